@@ -1,0 +1,95 @@
+"""The contract of an environment, and the suites that are known by name."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentlab.errors import unknown_name
+from agentlab.records import JsonObject
+from agentlab.tasks import Criterion, Task, Text
+from agentlab.tools import Tool
+
+SUITES: dict[str, str] = {
+    "orders": "agentlab.environments.orders:load_suite",
+    "toy": "agentlab.environments.toy:load_suite",
+}
+
+
+class Environment(Protocol):
+    """The system under test for one run. Methods may be plain or async.
+
+    An instance serves one run: `reset` first, `close` last. Randomness comes from the seed of `reset` alone.
+    """
+
+    version: str
+    """Changes whenever tools or behaviour change; a factor of the run."""
+
+    def reset(self, task: Task, seed: int) -> Any:
+        """Bring the system into the task's initial state, defects included."""
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Return the tools, the same for every strategy and every task of the suite."""
+
+    def observe(self) -> Any:
+        """Return what can be seen before the first action, as text; empty when there is nothing to see."""
+
+    def facts(self) -> Any:
+        """Return the truth of the final state for scoring (JSON values); never shown to a strategy."""
+
+    def snapshot(self) -> Any:
+        """Return the state as JSON values, for the record and for `restore`."""
+
+    def restore(self, snapshot: Any) -> Any:
+        """Bring the system into the state of a snapshot."""
+
+    def close(self) -> Any:
+        """Release what the environment holds."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A collection of tasks over one environment."""
+
+    name: str
+    title: Text
+    tasks: tuple[Task, ...]
+    make_environment: Callable[[Mapping[str, Any]], Environment]
+    """Builds a fresh environment for one run from the experiment's `environment` settings."""
+    default_criteria: tuple[Criterion, ...] = ()
+    """What `agentlab try` asks for when the text is no task of the suite."""
+    approved_tools: Mapping[str, tuple[str, ...]] | None = None
+    """Task id -> tools with permission `ask` that the suite approves beforehand."""
+
+    def task(self, task_id: str) -> Task:
+        """Return the task of that id; an unknown id is a `ConfigError` that lists close ones."""
+        for task in self.tasks:
+            if task.id == task_id:
+                return task
+        raise unknown_name("task", task_id, [task.id for task in self.tasks])
+
+
+def load_suite(name: str) -> Suite:
+    """Return the suite of that name.
+
+    Raises:
+        ConfigError: no suite has that name; lists those that exist.
+    """
+    if name not in SUITES:
+        raise unknown_name("suite", name, SUITES)
+    module, _, factory = SUITES[name].partition(":")
+    suite: Suite = getattr(importlib.import_module(module), factory)()
+    return suite
+
+
+async def settle(value: Any) -> Any:
+    """Return a value, or what an awaitable gives: environments may be plain or async."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def settings_digest(settings: Mapping[str, Any]) -> JsonObject:
+    """Return the settings of an environment as they may be recorded: addresses without passwords."""
+    from agentlab.secrets import without_password
+
+    return {key: without_password(value) if isinstance(value, str) else value for key, value in settings.items()}

@@ -1,0 +1,1 @@
+"""Who thinks: OpenAI-compatible endpoints, simulated, scripted and replayed models."""
