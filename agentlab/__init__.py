@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "load_experiment": "agentlab.runner.experiment",
+    "load_experiment": "agentlab.runner.spec",
     "run_experiment": "agentlab.runner.experiment",
     "load_runs": "agentlab.analysis.frames",
     "load_steps": "agentlab.analysis.frames",

@@ -7,6 +7,7 @@ The tree (a test compares this drawing with the code):
       TaskError
       StopRun
         BudgetExceeded
+      Interrupted
       ToolError
         UnknownTool
         BadArguments
@@ -22,6 +23,10 @@ The tree (a test compares this drawing with the code):
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentlab.records import Send
 
 
 class AgentLabError(Exception):
@@ -50,6 +55,10 @@ class BudgetExceeded(StopRun):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"budget_{kind}", message)
         self.kind = kind
+
+
+class Interrupted(AgentLabError):
+    """A person stopped the work (Ctrl-C), possibly while a tool was running; the run is marked interrupted."""
 
 
 class ToolError(AgentLabError):
@@ -86,6 +95,9 @@ class InfrastructureError(AgentLabError):
 
 class ModelUnavailable(InfrastructureError):
     """No usable answer came from the model's server after all sends."""
+
+    sends: "tuple[Send, ...]" = ()
+    """The HTTP exchanges that were made; some may have been billed."""
 
 
 class QuotaExhausted(ModelUnavailable):

@@ -68,6 +68,8 @@ class ToolCall:
     """The name as the model sent it, where it differs from `name`."""
     detail: str = ""
     """The problem in words that the model can act on."""
+    sent_arguments: JsonObject | None = None
+    """The arguments as sent, where they could be read but not accepted; for the history and the trace, never run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from agentlab.records import JsonObject, verdict_of
 
 Status = Literal["passed", "failed", "not_evaluated"]
 Language = Literal["zh", "en"]
+NO_TRUTH_TAG = "no_truth"
+"""Marks a task made from free text: it can be run, but not judged."""
 
 
 class _Frozen(BaseModel):
@@ -100,6 +102,8 @@ class Task(_Frozen):
     criteria: tuple[Criterion, ...]
     checks: dict[str, Status]
     members: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    failing_members: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The members that truly fail; whether an answer names them is a column of its own."""
     required_evidence: tuple[RequiredCall, ...] = ()
     end_state: JsonObject = Field(default_factory=dict)
     """Facts that must hold in the environment afterwards: name -> value."""

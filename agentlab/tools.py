@@ -279,7 +279,9 @@ def _problem(error: Any) -> str:
 
 
 def _missing(error: Any) -> str:
-    return next(name for name in error.validator_value if name not in error.instance and f"'{name}'" in error.message)
+    return next(
+        str(name) for name in error.validator_value if name not in error.instance and f"'{name}'" in error.message
+    )
 
 
 def _type_name(value: Any) -> str:

@@ -3,29 +3,39 @@
 import json
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from agentlab.errors import CorruptRecord
 from agentlab.records import Event
+from agentlab.secrets import scrub
 
 EVENT_KINDS = (
-    "run_start", "model_call", "tool_call", "plan", "step", "decision", "approval", "note", "budget_hit", "error", "run_end",
+    "run_start", "model_call", "tool_call", "plan", "step", "decision", "approval", "note", "budget_hit", "error",
+    "run_end",
 )  # fmt: skip
 
 
 class Trace:
-    """Collects the events of one run. Appending is the only change."""
+    """Collects the events of one run. Appending is the only change.
 
-    def __init__(self, run_id: str) -> None:
+    Args:
+        run_id: identity of the run.
+        on_event: called with every event as it is added.
+    """
+
+    def __init__(self, run_id: str, on_event: Callable[[Event], Any] | None = None) -> None:
         self.run_id = run_id
+        self._on_event = on_event
         self.events: list[Event] = []
-        self._start = time.perf_counter()
+        self.started = time.perf_counter()
 
     def add(self, kind: str, actor: str, **data: Any) -> Event:
         """Append an event and return it."""
-        event = Event(self.run_id, len(self.events), time.perf_counter() - self._start, kind, actor, data)
+        event = Event(self.run_id, len(self.events), time.perf_counter() - self.started, kind, actor, data)
         self.events.append(event)
+        if self._on_event is not None:
+            self._on_event(event)
         return event
 
     def of_kind(self, kind: str) -> Iterator[Event]:
@@ -34,12 +44,14 @@ class Trace:
 
 
 def pack(events: list[Event]) -> bytes:
-    """Return the events as compressed JSON lines (UTF-8), for the store."""
+    """Return the events as compressed JSON lines (UTF-8) without secrets, for the store."""
     lines = [
-        json.dumps([event.seq, round(event.t_s, 6), event.kind, event.actor, event.data], ensure_ascii=False)
+        json.dumps(
+            [event.seq, round(event.t_s, 6), event.kind, event.actor, event.data], ensure_ascii=False, default=str
+        )
         for event in events
     ]
-    return zlib.compress("\n".join(lines).encode("utf-8"), 1)
+    return zlib.compress(scrub("\n".join(lines)).encode("utf-8", "replace"), 1)
 
 
 def unpack(run_id: str, data: bytes) -> list[Event]:

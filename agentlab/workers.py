@@ -17,7 +17,7 @@ class Workers:
     """Reused daemon threads of one run; one call at a time each, as many as run in parallel."""
 
     def __init__(self) -> None:
-        self._idle: list[_Worker] = []
+        self._idle: list[Worker] = []
 
     async def call(self, function: Callable[[], Any], timeout_s: float) -> Any:
         """Return what `function` returns, or raise what it raised.
@@ -25,7 +25,7 @@ class Workers:
         Raises:
             TimeoutError: it did not return within `timeout_s`; it may still be running.
         """
-        worker = self._idle.pop() if self._idle else _Worker()
+        worker = self._idle.pop() if self._idle else Worker()
         future = worker.submit(function)
         async with asyncio.timeout(timeout_s):
             ok, value = await future
@@ -42,12 +42,23 @@ class Workers:
         self._idle.clear()
 
 
-class _Worker:
+class Worker:
+    """One daemon thread that runs its jobs in the order of their submission."""
+
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="agentlab-tool", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name="agentlab-worker", daemon=True)
+        self._thread.start()
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """Return what `function` returns after the jobs before it, or raise what it raised."""
+        ok, value = await self.submit(function)
+        if ok:
+            return value
+        raise value
 
     def submit(self, function: Callable[[], Any]) -> "asyncio.Future[tuple[bool, Any]]":
+        """Queue a job; the future gives (True, result) or (False, exception)."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[tuple[bool, Any]] = loop.create_future()
         context = contextvars.copy_context()
@@ -69,7 +80,12 @@ class _Worker:
         return future
 
     def stop(self) -> None:
+        """End the thread after the jobs that are queued."""
         self._jobs.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the queued jobs are done after `stop`."""
+        self._thread.join(timeout_s)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -1,1 +1,1 @@
-"""From one run to an experiment, in three layers: `run_one` (live objects), `build` (names to objects), `experiment`."""
+"""From one run to an experiment: `run_one` (live objects), `build` (names to objects), `experiment` (grid, store)."""

@@ -1,0 +1,227 @@
+"""The commands. Each is a thin layer over a function that notebooks and scripts can call as well."""
+
+import enum
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentlab.errors import AgentLabError, ConfigError
+from agentlab.secrets import scrub
+
+app = typer.Typer(
+    name="agentlab",
+    help="Which agent strategy should we use for our test flows, how sure are we, what does it cost?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class Language(enum.StrEnum):
+    """Languages of texts and labels."""
+
+    zh = "zh"
+    en = "en"
+
+
+class ListKind(enum.StrEnum):
+    """What `agentlab list` can show."""
+
+    suites = "suites"
+    tasks = "tasks"
+    strategies = "strategies"
+    models = "models"
+
+
+def main() -> None:
+    """Run the command line; errors of ours are one clear message, never a traceback."""
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except KeyboardInterrupt:
+        print("\nStopped. Finished runs are stored; the same command continues where this one ended.", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    except AgentLabError as error:
+        print(scrub(f"agentlab: {error}"), file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+    except Exception as error:
+        if not type(error).__module__.startswith(("click", "typer")):
+            raise
+        show = getattr(error, "show", None)
+        if show is not None:
+            show()
+        sys.exit(getattr(error, "exit_code", EXIT_USAGE))
+
+
+@app.command()
+def run(
+    spec: Annotated[Path, typer.Argument(help="experiment file (YAML)")],
+    model: Annotated[str | None, typer.Option(help="run with this model instead of the declared ones")] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="another number of repeats; raising it adds runs")] = None,
+    out: Annotated[str | None, typer.Option(help="results folder or database URL [default: results/NAME]")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="runs in flight at once")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be run, run nothing")] = False,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="run those again that ended with an error of agentlab's own")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress display")] = False,
+) -> None:
+    """Run what is missing of an experiment; the same command continues after any stop."""
+    from agentlab.runner.experiment import run_experiment
+    from agentlab.runner.spec import load_experiment
+
+    if dry_run:
+        from agentlab.runner.dry_run import describe
+
+        experiment = load_experiment(spec).replaced(models=(model,) if model else None, repeats=repeats)
+        typer.echo(describe(experiment))
+        return
+    summary = run_experiment(
+        spec, out=out, model=model, repeats=repeats, concurrency=concurrency, retry_errors=retry_errors, is_quiet=quiet
+    )
+    typer.echo(str(summary))
+    typer.echo(f"Results: {summary.store}   Next: agentlab report {summary.store}")
+
+
+@app.command()
+def status(folder: Annotated[str, typer.Argument(help="results folder or database URL")]) -> None:
+    """Show how far an experiment is: runs by state, strategy and end reason."""
+    from agentlab.report.status import status_text
+
+    typer.echo(status_text(folder))
+
+
+@app.command()
+def report(
+    folder: Annotated[str, typer.Argument(help="results folder or database URL")],
+    lang: Annotated[Language, typer.Option(help="language of the report")] = Language.en,
+    out: Annotated[Path | None, typer.Option(help="file to write [default: FOLDER/report.html]")] = None,
+) -> None:
+    """Write the team report as one offline HTML file and print the decision sentence."""
+    from agentlab.report.page import write_report
+
+    written = write_report(folder, language=lang.value, out=out)
+    typer.echo(written.sentence)
+    typer.echo(str(written.path))
+
+
+@app.command()
+def trace(
+    folder: Annotated[str, typer.Argument(help="results folder or database URL")],
+    run_id: Annotated[str, typer.Argument(help="the run, or the beginning of its id")],
+    lang: Annotated[Language, typer.Option(help="language of the run report")] = Language.en,
+    events: Annotated[bool, typer.Option("--events", help="print the events as JSON lines instead")] = False,
+) -> None:
+    """Show one run: every prompt, call and result, and the report that Python writes from them."""
+    from agentlab.json_values import dumps
+    from agentlab.report.run_report import run_report
+    from agentlab.report.trace_text import trace_lines
+    from agentlab.store import Store
+
+    store = Store(folder)
+    try:
+        found = store.trace(run_id)
+    finally:
+        store.close()
+    if events:
+        for event in found:
+            typer.echo(dumps([event.seq, event.t_s, event.kind, event.actor, event.data]))
+        return
+    for event in found:
+        for line in trace_lines(event):
+            typer.echo(line)
+    typer.echo("\n" + run_report(found).text(lang.value))
+
+
+@app.command(name="try")
+def try_(
+    task: Annotated[str, typer.Argument(help="task id, instruction, subject such as ORDER1002, or free text")],
+    suite: Annotated[str, typer.Option(help="suite of the task")] = "orders",
+    strategy: Annotated[str, typer.Option(help="strategy to run")] = "tool_loop",
+    model: Annotated[str, typer.Option(help="provider:name")] = "simulated:perfect",
+    lang: Annotated[Language, typer.Option(help="language of instruction and report")] = Language.en,
+    max_rounds: Annotated[int, typer.Option(min=1, help="model calls at most")] = 8,
+) -> None:
+    """Run one task once and show it live."""
+    from agentlab.report.run_report import run_report
+    from agentlab.report.trace_text import trace_lines
+    from agentlab.runner.blocking import run_blocking
+    from agentlab.runner.try_one import try_task
+
+    def show(event: Any) -> None:
+        for line in trace_lines(event):
+            typer.echo(line)
+
+    result, has_truth = run_blocking(
+        try_task(
+            task,
+            suite=suite,
+            strategy=strategy,
+            model=model,
+            language=lang.value,
+            parameters={"max_rounds": max_rounds},
+            on_event=show,
+        )
+    )
+    typer.echo("\n" + run_report(result.events).text(lang.value) + "\n")
+    if has_truth:
+        score = result.score
+        typer.echo(
+            f"task {result.task.id}   verdict {score.verdict}   success {score.success}   outcome {score.outcome}"
+        )
+    else:
+        typer.echo("no truth known: the answer cannot be judged")
+    if result.end_reason == "infrastructure":
+        raise ConfigError(result.error or "the model could not be reached")
+
+
+@app.command()
+def notebook(
+    path: Annotated[Path, typer.Argument(help="notebook to execute")],
+    out: Annotated[Path, typer.Option(help="executed copy to write")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", "--parameter", help="name=value; may be given several times")
+    ] = None,
+) -> None:
+    """Execute a notebook with parameters, strictly: an unknown parameter is an error."""
+    from agentlab.notebooks import execute_notebook, parse_parameters
+
+    execute_notebook(path, out, parse_parameters(parameter or []))
+    typer.echo(str(out))
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[ListKind, typer.Argument(help="what to list")],
+    suite: Annotated[str | None, typer.Option(help="only the tasks of this suite")] = None,
+    lang: Annotated[Language, typer.Option(help="language of titles and instructions")] = Language.en,
+) -> None:
+    """List what can be named in an experiment."""
+    from agentlab.cli.lists import listing
+
+    typer.echo(listing(kind.value, suite, lang.value))
+
+
+@app.command()
+def export(
+    folder: Annotated[str, typer.Argument(help="results folder or database URL")],
+    to: Annotated[str, typer.Option(help="format; parquet is the one that keeps all types")] = "parquet",
+    out: Annotated[Path | None, typer.Option(help="folder to write [default: FOLDER/parquet]")] = None,
+) -> None:
+    """Export runs, steps and calls for sharing."""
+    from agentlab.analysis.frames import export_parquet
+    from agentlab.errors import unknown_name
+
+    if to != "parquet":
+        raise unknown_name("export format", to, ["parquet"])
+    if out is None and "://" in folder:
+        raise ConfigError("Say where to write with --out: the results are in a database, not in a folder.")
+    for path in export_parquet(folder, out or Path(folder) / "parquet"):
+        typer.echo(str(path))

@@ -1,0 +1,226 @@
+"""The report of one run, written by Python from its trace; what the agent claims stands beside it.
+
+Both axes are always shown: what was executed, and what the checks found. A query is not a check, and a
+check that finds a defect was executed successfully.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentlab.records import Event, JsonObject, verdict_of
+from agentlab.report.run_texts import TEXTS, RunTexts
+
+
+@dataclass(frozen=True, slots=True)
+class CallLine:
+    """One tool call of the run."""
+
+    round: int
+    """How many model calls came before it."""
+    tool: str
+    arguments: JsonObject
+    executed: bool
+    success: bool
+    check: str | None
+    subject: str | None
+    passed: bool | None
+    error_kind: str | None
+    observation: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """One criterion: what the tools showed, and what the agent claimed."""
+
+    key: str
+    description: str
+    status: str
+    """By the evidence in the trace: passed, failed or not_evaluated."""
+    claimed: str | None
+
+    @property
+    def is_contradicted(self) -> bool:
+        """True when the agent claims something that the trace does not show."""
+        return self.claimed is not None and self.claimed != self.status
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """The facts of one run; `text` renders them."""
+
+    instruction: str
+    strategy: str
+    model: str
+    model_kind: str
+    end_reason: str
+    message: str | None
+    calls: tuple[CallLine, ...]
+    checks: tuple[CheckLine, ...]
+    claimed_verdict: str | None
+    answer_text: str
+    n_model_calls: int
+
+    @property
+    def verdict(self) -> str:
+        """The verdict that follows from what the tools showed."""
+        return verdict_of([check.status for check in self.checks])
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Counts on both axes: calls executed, failed, refused; checks passed, not passed, not evaluated."""
+        executed = [call for call in self.calls if call.executed]
+        return {
+            "executed": sum(call.success for call in executed),
+            "failed": sum(not call.success for call in executed),
+            "refused": len(self.calls) - len(executed),
+            "queries": sum(call.check is None for call in executed),
+            "checks": sum(call.check is not None for call in executed),
+            "passed": sum(check.status == "passed" for check in self.checks),
+            "not_passed": sum(check.status == "failed" for check in self.checks),
+            "not_evaluated": sum(check.status == "not_evaluated" for check in self.checks),
+        }
+
+    def text(self, language: str = "en") -> str:
+        """Return the report as plain text: totals, calls, conclusion, the agent's claim."""
+        words = TEXTS[language]
+        lines = [
+            words.title,
+            f"{words.task}: {self.instruction}",
+            f"{self.strategy} · {self.model} ({words.kinds[self.model_kind]})",
+            "",
+        ]
+        lines += [words.section_totals, *words.totals(self.totals, self.n_model_calls), ""]
+        lines += [
+            words.section_calls,
+            *(_call_text(number, call, words) for number, call in enumerate(self.calls, 1)),
+            "",
+        ]
+        lines += [words.section_conclusion, *self._conclusion(words), ""]
+        lines += [words.section_claim, *self._claim(words)]
+        return "\n".join(lines)
+
+    def _conclusion(self, words: RunTexts) -> list[str]:
+        lines = [f"- {check.key}: {words.statuses[check.status]} ({check.description})" for check in self.checks]
+        lines.append(
+            words.conclusion(
+                self.verdict, [c.key for c in self.checks if c.status == "failed"], self.totals["not_evaluated"]
+            )
+        )
+        lines.append(words.end(self.end_reason, self.message))
+        return lines
+
+    def _claim(self, words: RunTexts) -> list[str]:
+        if self.claimed_verdict is None and all(check.claimed is None for check in self.checks):
+            return [words.no_claim, *([f"> {self.answer_text}"] if self.answer_text else [])]
+        lines = [
+            f"{words.claimed_verdict}: {words.verdicts.get(self.claimed_verdict or '', self.claimed_verdict or '-')}"
+        ]
+        for check in self.checks:
+            claimed = words.statuses.get(check.claimed or "", words.not_claimed)
+            lines.append(f"- {check.key}: {claimed}{'  ' + words.contradiction if check.is_contradicted else ''}")
+        return [*lines, *([f"> {self.answer_text}"] if self.answer_text else [])]
+
+
+def run_report(events: Sequence[Event]) -> RunReport:
+    """Return the report of the run with these events; a pure function of the trace."""
+    start = next(event.data for event in events if event.kind == "run_start")
+    end = next((event.data for event in reversed(events) if event.kind == "run_end"), {})
+    answer = end.get("answer") or {}
+    calls = _calls(events)
+    claimed = _claimed(answer)
+    return RunReport(
+        instruction=start["task"]["instruction"],
+        strategy=start["strategy"]["name"],
+        model=start["model"]["name"],
+        model_kind=start["model"]["kind"],
+        end_reason=end.get("end_reason", "interrupted"),
+        message=end.get("message"),
+        calls=calls,
+        checks=tuple(
+            _check(criterion, start["task"]["criteria"], calls, claimed) for criterion in start["task"]["criteria"]
+        ),
+        claimed_verdict=answer.get("verdict"),
+        answer_text=answer.get("text") or "",
+        n_model_calls=sum(event.kind == "model_call" for event in events),
+    )
+
+
+def loop_result(events: Sequence[Event]) -> JsonObject:
+    """Return the run in the loop's own form.
+
+    `{"success": True, "answer": text, "history": [...]}` when the strategy answered, else
+    `{"success": False, "reason": text, "history": [...]}`; a history entry is
+    `{"round", "tool", "arguments", "result"}`. Here `success` only says that the loop ended by itself.
+    """
+    report = run_report(events)
+    history = [
+        {"round": call.round, "tool": call.tool, "arguments": call.arguments, "result": call.observation}
+        for call in report.calls
+    ]
+    if report.end_reason == "answered":
+        return {"success": True, "answer": report.answer_text, "history": history}
+    return {"success": False, "reason": report.message or report.end_reason, "history": history}
+
+
+def _calls(events: Sequence[Event]) -> tuple[CallLine, ...]:
+    lines = []
+    rounds = 0
+    for event in events:
+        rounds += event.kind == "model_call"
+        if event.kind == "tool_call":
+            data = event.data
+            lines.append(
+                CallLine(
+                    rounds,
+                    data["tool"],
+                    data["arguments"],
+                    data["executed"],
+                    data["success"],
+                    data.get("check"),
+                    data.get("subject"),
+                    data.get("passed"),
+                    data.get("error_kind"),
+                    data["observation"],
+                )
+            )
+    return tuple(lines)
+
+
+def _claimed(answer: JsonObject) -> dict[str, str]:
+    claimed = {}
+    for finding in answer.get("findings", ()):
+        name, subject = finding["criterion"], finding.get("subject")
+        claimed[f"{name}@{subject}" if subject else name] = finding["status"]
+    return claimed
+
+
+def _check(
+    criterion: JsonObject, criteria: Sequence[JsonObject], calls: Sequence[CallLine], claimed: dict[str, str]
+) -> CheckLine:
+    name, subject = criterion["name"], criterion["subject"]
+    others = {c["subject"] for c in criteria if c["name"] == name} - {subject}
+    latest = {
+        call.subject: call.passed
+        for call in calls
+        if call.check == name and call.passed is not None and call.subject not in others
+    }
+    seen = [latest[subject]] if subject in latest else list(latest.values())
+    status = "not_evaluated" if not seen else ("passed" if all(seen) else "failed")
+    key = f"{name}@{subject}" if subject else name
+    is_only_one = not others
+    return CheckLine(
+        key, criterion["description"], status, claimed.get(key, claimed.get(name) if is_only_one else None)
+    )
+
+
+def _call_text(number: int, call: CallLine, words: RunTexts) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+    if not call.executed:
+        state = f"{words.refused} ({call.error_kind})"
+    elif not call.success:
+        state = f"{words.failed} ({call.error_kind})"
+    else:
+        state = words.executed
+    if call.passed is not None:
+        state += f", {words.passed if call.passed else words.not_passed}"
+    return f"{number}. {call.tool}({arguments}): {state}\n   {call.observation}"

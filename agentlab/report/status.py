@@ -1,0 +1,41 @@
+"""How far an experiment is, as text; reads the store only, so it can follow a running experiment."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from agentlab.analysis.frames import load_runs
+from agentlab.secrets import without_password
+from agentlab.store import Store
+
+
+def status_text(folder: str | Path) -> str:
+    """Return runs by strategy and state, end reasons, and how many attempts did not count.
+
+    Raises:
+        ConfigError: there is no experiment at this place.
+    """
+    store = Store(folder)
+    try:
+        about = store.experiment()
+    finally:
+        store.close()
+    runs = load_runs(folder)
+    everything = load_runs(folder, attempts="all")
+    done = int((runs["state"] == "finished").sum())
+    lines = [
+        f"{about['experiment']} (seed {about['seed']}) in {without_password(str(folder))}",
+        f"{done} of {len(runs)} runs finished, {len(everything) - len(runs)} further attempts kept beside them",
+        "",
+        _table(pd.crosstab([runs["strategy"], runs["model"]], runs["state"].astype("string"))),
+    ]
+    ended = runs[runs["end_reason"].notna()]
+    if len(ended):
+        lines += ["", _table(pd.crosstab(ended["strategy"], ended["end_reason"].astype("string")))]
+    troubles = ended.loc[ended["end_reason"].isin(["infrastructure", "error"]), "error"].dropna().value_counts()
+    lines += [f"{count} x {message}" for message, count in troubles.head(5).items()]
+    return "\n".join(lines)
+
+
+def _table(frame: pd.DataFrame) -> str:
+    return str(frame.to_string())

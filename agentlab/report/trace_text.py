@@ -1,0 +1,54 @@
+"""A trace as lines of text, for the terminal and for notebooks."""
+
+from agentlab.json_values import dumps
+from agentlab.observations import cut_middle
+from agentlab.records import Event, JsonObject
+
+LINE_LIMIT_CHARS = 1_000
+
+
+def trace_lines(event: Event, limit_chars: int = LINE_LIMIT_CHARS) -> list[str]:
+    """Return an event as indented lines; long texts are cut in the middle and say so."""
+    data = event.data
+    head = f"[{event.t_s:8.3f} s] {event.actor}"
+    if event.kind == "model_call":
+        return _model_call(head, data, limit_chars)
+    if event.kind == "tool_call":
+        arguments = ", ".join(f"{name}={value!r}" for name, value in data["arguments"].items())
+        state = "" if data["executed"] else "  (not executed)"
+        return [f"{head} -> {data['tool']}({arguments}){state}", f"    {cut_middle(data['observation'], limit_chars)}"]
+    if event.kind == "run_start":
+        return [
+            f"{head}: start, {data['strategy']['name']} with {data['model']['name']}; tools {', '.join(data['tools'])}"
+        ]
+    if event.kind == "run_end":
+        return [f"{head}: end, {data['end_reason']}{': ' + data['message'] if data.get('message') else ''}"]
+    return [f"{head}: {event.kind} {cut_middle(dumps(data), limit_chars)}"]
+
+
+def _model_call(head: str, data: JsonObject, limit_chars: int) -> list[str]:
+    lines = [
+        f"    {message['role']}> {cut_middle(_text_of(message), limit_chars)}"
+        for message in data["messages"]
+        if message["role"] != "assistant"
+    ]
+    usage = data.get("usage") or {}
+    tokens = (
+        f"{usage['input_tokens']}+{usage['output_tokens']} tokens"
+        if usage.get("output_tokens") is not None
+        else "tokens unknown"
+    )
+    lines.append(f"{head}: model call, {tokens}{', ' + data['problem'] if data.get('problem') else ''}")
+    if data.get("reasoning"):
+        lines.append(f"    (reasoning) {cut_middle(data['reasoning'], limit_chars)}")
+    if data["text"]:
+        lines.append(f"    assistant> {cut_middle(data['text'], limit_chars)}")
+    lines += [
+        f"    assistant> call {call['name']}({dumps(call.get('arguments'))})" for call in data.get("tool_calls", ())
+    ]
+    return lines
+
+
+def _text_of(message: JsonObject) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else dumps(content)

@@ -1,0 +1,211 @@
+"""From names to objects: the planned runs of an experiment, and the fresh parts of one run."""
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import agentlab
+from agentlab.answers import submit_tool
+from agentlab.budget import Budget
+from agentlab.environments.base import Environment, Suite, load_suite, settings_digest
+from agentlab.errors import ConfigError, unknown_name
+from agentlab.json_values import canonical
+from agentlab.models.base import build_model
+from agentlab.prompts import prompt_hash
+from agentlab.records import JsonObject, Model
+from agentlab.runner.spec import CellOrder, Experiment, cells, run_id_of, run_seed
+from agentlab.session import SessionSettings
+from agentlab.strategies.base import Strategy, build_strategy, source_digest
+from agentlab.tasks import Task
+from agentlab.tools import Tool
+
+CALLS_PER_STEP = 2
+TOKENS_PER_CALL = 1_500
+TOKENS_PER_HISTORY_CALL = 300
+WORK_S_PER_CALL = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run of the grid: identity, what to build it from, and what is known of it before it starts."""
+
+    run_id: str
+    factors: JsonObject
+    row: JsonObject
+    suite: Suite
+    task: Task
+    cell: CellOrder
+    settings: SessionSettings
+    budget: Budget
+    seed: int
+    environment_settings: JsonObject
+
+    def environment(self) -> Environment:
+        """Return a fresh environment."""
+        return self.suite.make_environment(self.environment_settings)
+
+    def strategy(self) -> Strategy:
+        """Return a fresh strategy."""
+        return build_strategy(self.cell.strategy.name, self.cell.strategy.parameters)
+
+
+class ModelPool:
+    """One model object per name, shared by the runs of a process and closed together."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, Model] = {}
+
+    def get(self, name: str) -> Model:
+        """Return the model of that name, made on first use."""
+        if name not in self._models:
+            self._models[name] = build_model(name)
+        return self._models[name]
+
+    async def close(self) -> None:
+        """Close all models."""
+        for model in self._models.values():
+            await model.close()
+        self._models.clear()
+
+
+def plan_runs(experiment: Experiment, models: ModelPool) -> list[PlannedRun]:
+    """Return the runs of the experiment in their stable order.
+
+    Raises:
+        ConfigError: an unknown suite, task, strategy, parameter or model, each with the valid names.
+    """
+    tasks = _tasks(experiment)
+    if not tasks:
+        raise ConfigError(f"Experiment {experiment.name} has no tasks.")
+    tools_hashes = {suite.name: _tools_hash(suite, experiment) for suite, _ in tasks}
+    planned = [_planned(experiment, tasks, cell, models, tools_hashes) for cell in cells(experiment, len(tasks))]
+    if len({run.run_id for run in planned}) != len(planned):
+        raise ConfigError(
+            "Two strategies of the experiment are the same in every factor; remove one or change a parameter."
+        )
+    return planned
+
+
+def auto_budget(task: Task) -> Budget:
+    """Return the default budget of a task: generous, and equal for all strategies.
+
+    Twice as many calls as the reference has steps (two more for planning and answering), each with a prompt
+    that grows with the history.
+    """
+    n_calls = CALLS_PER_STEP * (task.declared.steps + 2)
+    total_tokens = n_calls * TOKENS_PER_CALL + TOKENS_PER_HISTORY_CALL * n_calls * (n_calls + 1) // 2
+    return Budget(total_tokens=total_tokens, work_s=n_calls * WORK_S_PER_CALL)
+
+
+def _tasks(experiment: Experiment) -> list[tuple[Suite, Task]]:
+    found = [(suite, task) for name in experiment.suites for suite in [load_suite(name)] for task in suite.tasks]
+    if not experiment.tasks:
+        return found
+    by_id = {task.id: (suite, task) for suite, task in found}
+    for task_id in experiment.tasks:
+        if task_id not in by_id:
+            raise unknown_name("task", task_id, by_id)
+    return [by_id[task_id] for task_id in experiment.tasks]
+
+
+def _tools_hash(suite: Suite, experiment: Experiment) -> tuple[str, str]:
+    """Hash of what the model is told about the tools, and the environment's version."""
+    environment = suite.make_environment(experiment.environment)
+    try:
+        tools: Sequence[Tool] = environment.tools()
+        described = [[t.native_schema("en"), t.native_schema("zh"), t.effect, t.permission, t.max_uses] for t in tools]
+        return run_id_of({"tools": described}), environment.version
+    finally:
+        environment.close()
+
+
+def _planned(
+    experiment: Experiment,
+    tasks: list[tuple[Suite, Task]],
+    cell: CellOrder,
+    models: ModelPool,
+    tools_hashes: dict[str, tuple[str, str]],
+) -> PlannedRun:
+    suite, task = tasks[cell.task_index]
+    model = models.get(cell.model)
+    strategy = build_strategy(cell.strategy.name, cell.strategy.parameters)
+    tools_hash, environment_version = tools_hashes[suite.name]
+    budget = auto_budget(task) if experiment.budget == "auto" else experiment.budget
+    settings = SessionSettings(
+        language=cell.language,
+        temperature=experiment.temperature,
+        max_output_tokens=experiment.max_output_tokens,
+        examples=experiment.examples,
+        constrained=experiment.constrained and "json_schema" in model.capabilities,
+        memory=experiment.memory,
+        observe=experiment.observe,
+        approvals=experiment.approvals,
+        approved_tools=frozenset((suite.approved_tools or {}).get(task.id, ())),
+    )
+    seed = run_seed(experiment.seed, task.id, cell.repeat)
+    factors: JsonObject = {
+        "task": [suite.name, task.id, task.version, task.digest()],
+        "strategy": [strategy.name, strategy.version, _all_parameters(strategy, cell)],
+        "prompts": prompt_hash(strategy.prompts, cell.language),
+        "tools": [tools_hash, _submit_hash(task, cell.language)],
+        "environment": [environment_version, settings_digest(experiment.environment)],
+        "model": cell.model,
+        "settings": _settings_factors(settings),
+        "budget": budget.model_dump(),
+        "repeat": cell.repeat,
+        "seed": seed,
+    }
+    row = {
+        "run_id": run_id_of(factors),
+        "experiment": experiment.name,
+        "suite": suite.name,
+        "task_id": task.id,
+        "task_version": task.version,
+        "cluster": task.cluster,
+        "defective": task.is_defective,
+        "complexity": task.complexity,
+        "language": cell.language,
+        "strategy": cell.strategy.title,
+        "strategy_name": strategy.name,
+        "strategy_version": strategy.version,
+        "strategy_parameters": canonical(cell.strategy.parameters),
+        "answer_by": strategy.answer_by,
+        "model": cell.model,
+        "model_kind": model.kind,
+        "repeat": cell.repeat,
+        "seed": seed,
+        "temperature": experiment.temperature,
+        "examples": experiment.examples,
+        "constrained": "on" if settings.constrained else "off",
+        "memory": experiment.memory,
+        "observe": experiment.observe,
+        "truth_verdict": task.true_verdict,
+        "checks_total": len(task.checks),
+        "checks_defective": sum(status == "failed" for status in task.checks.values()),
+        "prompt_hash": factors["prompts"],
+        "tools_hash": tools_hash,
+        "environment_version": environment_version,
+        "source_digest": source_digest(strategy.name),
+        "package_version": agentlab.__version__,
+        "factors": json.dumps(factors, ensure_ascii=False),
+    }
+    return PlannedRun(
+        row["run_id"], factors, row, suite, task, cell, settings, budget, seed, dict(experiment.environment)
+    )
+
+
+def _all_parameters(strategy: Strategy, cell: CellOrder) -> JsonObject:
+    """The parameters with their defaults, so that naming a default makes no other run."""
+    defaults = {p.name: p.default for p in inspect.signature(type(strategy)).parameters.values()}
+    return {**defaults, **cell.strategy.parameters}
+
+
+def _submit_hash(task: Task, language: str) -> str:
+    view = task.view("zh" if language == "zh" else "en")
+    return run_id_of({"submit": submit_tool(view.criteria, view.language).native_schema(language)})
+
+
+def _settings_factors(settings: SessionSettings) -> JsonObject:
+    return {**dataclasses.asdict(settings), "approved_tools": sorted(settings.approved_tools)}

@@ -1,0 +1,201 @@
+"""Run an experiment: the grid, bounded concurrency, resume, progress. The only layer that writes to the store."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentlab.errors import Interrupted
+from agentlab.runner.blocking import run_blocking
+from agentlab.runner.build import ModelPool, PlannedRun, plan_runs
+from agentlab.runner.progress import Progress, progress_for
+from agentlab.runner.rows import call_rows, run_row, step_rows
+from agentlab.runner.run_one import RunResult, run_one
+from agentlab.runner.spec import Experiment, load_experiment
+from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, Store
+from agentlab.trace import pack
+from agentlab.workers import Worker
+
+RESULTS = Path("results")
+
+
+@dataclass(slots=True)
+class ExperimentSummary:
+    """What one call of `run_experiment` did."""
+
+    experiment: str
+    store: str
+    """Folder or database address of the results."""
+    planned: int
+    """Runs of the grid."""
+    executed: int = 0
+    """Runs that this call finished."""
+    already_done: int = 0
+    """Runs that were finished before, or are being run by another process."""
+    infrastructure: int = 0
+    errors: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        text = f"{self.experiment}: {self.executed} runs executed, {self.already_done} were there before"
+        text += f", of {self.planned} planned"
+        if self.infrastructure:
+            text += f"; {self.infrastructure} ended in infrastructure trouble (the same command tries them again)"
+        if self.errors:
+            text += f"; {self.errors} ended with an error of agentlab's own (no headline while any exist)"
+        return ". ".join([text, *self.warnings])
+
+
+def run_experiment(
+    experiment: Experiment | str | Path,
+    *,
+    out: str | Path | None = None,
+    model: str | None = None,
+    repeats: int | None = None,
+    concurrency: int | None = None,
+    retry_errors: bool = False,
+    is_quiet: bool = False,
+) -> ExperimentSummary:
+    """Run what is missing of an experiment and return what was done.
+
+    Calling it again continues: finished runs are kept, interrupted ones are run again. Works in scripts,
+    notebooks and inside a running event loop.
+
+    Args:
+        experiment: an `Experiment`, or the path of its YAML file.
+        out: folder or database URL of the results; None is `results/<name>`.
+        model: run with this model instead of the declared ones.
+        repeats: another number of repeats; raising it adds runs.
+        concurrency: runs in flight at once.
+        retry_errors: run those again that ended with an error of agentlab's own.
+        is_quiet: show no progress.
+
+    Raises:
+        ConfigError: an unknown name or a bad value, with the valid ones.
+        WrongExperiment: the folder holds another experiment.
+        KeyboardInterrupt: Ctrl-C; finished runs are stored, running ones are marked interrupted.
+    """
+    if not isinstance(experiment, Experiment):
+        experiment = load_experiment(experiment)
+    experiment = experiment.replaced(models=(model,) if model else None, repeats=repeats, concurrency=concurrency)
+    store = Store(out if out is not None else RESULTS / experiment.name, create=True)
+    try:
+        return run_blocking(
+            _run_experiment(experiment, store, str(out or RESULTS / experiment.name), retry_errors, is_quiet)
+        )
+    except Interrupted as stop:
+        raise KeyboardInterrupt(str(stop)) from stop
+    finally:
+        store.close()
+
+
+async def _run_experiment(
+    experiment: Experiment, store: Store, address: str, retry_errors: bool, is_quiet: bool
+) -> ExperimentSummary:
+    models = ModelPool()
+    try:
+        planned = plan_runs(experiment, models)
+        store.claim_folder(experiment.name, experiment.seed, experiment.model_dump(mode="json"))
+        store.interrupt_dead()
+        store.plan({**run.row, "planned_order": index} for index, run in enumerate(planned))
+        summary = ExperimentSummary(experiment.name, address, len(planned))
+        if experiment.repeats > 1 and experiment.temperature == 0:
+            summary.warnings.append(
+                "Repeats at temperature 0 may be identical: a flip rate of 0 then shows no stability"
+            )
+        with progress_for(len(planned), experiment.name, is_quiet=is_quiet) as progress:
+            await _Engine(store, models, summary, progress, retry_errors).run(planned, experiment.concurrency)
+        return summary
+    finally:
+        await models.close()
+
+
+class _Engine:
+    """Runs planned runs with bounded concurrency; all writes go through one thread, in order."""
+
+    def __init__(
+        self, store: Store, models: ModelPool, summary: ExperimentSummary, progress: Progress, retry_errors: bool
+    ) -> None:
+        self._store = store
+        self._models = models
+        self._summary = summary
+        self._progress = progress
+        self._retry_errors = retry_errors
+        self._writer = Worker()
+        self._exhausted: set[str] = set()
+        self._running: dict[str, int] = {}
+
+    async def run(self, planned: list[PlannedRun], concurrency: int) -> None:
+        queue = deque(planned)
+        heartbeat = asyncio.create_task(self._beat())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(concurrency, len(planned))):
+                    group.create_task(self._work(queue))
+        except* Interrupted as stops:
+            raise stops.exceptions[0] from None
+        finally:
+            heartbeat.cancel()
+            for run_id, attempt in self._running.items():
+                self._store.interrupt(run_id, attempt)
+            self._writer.stop()
+            self._writer.join(BUSY_TIMEOUT_S)
+
+    async def _work(self, queue: deque[PlannedRun]) -> None:
+        while queue:
+            planned = queue.popleft()
+            if planned.cell.model not in self._exhausted:
+                await self._run(planned)
+            self._progress.advance()
+
+    async def _run(self, planned: PlannedRun) -> None:
+        run_id = planned.run_id
+        attempt = await self._writer.run(lambda: self._store.claim(run_id, retry_errors=self._retry_errors))
+        if attempt is None:
+            self._summary.already_done += 1
+            return
+        self._running[run_id] = attempt
+        result = await execute(planned, self._models)
+        # Shielded: a Ctrl-C that arrives now must not lose a run that is finished.
+        await asyncio.shield(asyncio.ensure_future(self._writer.run(lambda: _write(self._store, result, attempt))))
+        del self._running[run_id]
+        self._summary.executed += 1
+        self._summary.infrastructure += result.end_reason == "infrastructure"
+        self._summary.errors += result.end_reason == "error"
+        if result.is_quota_exhausted:
+            self._exhausted.add(planned.cell.model)
+            self._summary.warnings.append(f"No further run of {planned.cell.model} was started: {result.error}")
+
+    async def _beat(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            while True:
+                await asyncio.sleep(HEARTBEAT_S)
+                await self._writer.run(self._store.heartbeat)
+
+
+async def execute(planned: PlannedRun, models: ModelPool) -> RunResult:
+    """Return the result of one planned run, executed with fresh parts."""
+    return await run_one(
+        planned.task,
+        planned.environment(),
+        planned.strategy(),
+        models.get(planned.cell.model),
+        planned.settings,
+        planned.budget,
+        run_id=planned.run_id,
+        repeat=planned.cell.repeat,
+        seed=planned.seed,
+    )
+
+
+def _write(store: Store, result: RunResult, attempt: int) -> None:
+    store.finish(
+        result.run_id, attempt, run_row(result), step_rows(result.events), call_rows(result.events), pack(result.events)
+    )
+
+
+def planned_runs(experiment: Experiment) -> Iterator[PlannedRun]:
+    """Yield the runs of the experiment without running any."""
+    yield from plan_runs(experiment, ModelPool())

@@ -1,0 +1,187 @@
+"""Execute one run with live objects. No names are looked up here, and no file is touched."""
+
+import asyncio
+import datetime
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agentlab.answers import submit_tool
+from agentlab.budget import Budget, Meter
+from agentlab.environments.base import Environment, settle
+from agentlab.errors import BudgetExceeded, InfrastructureError, Interrupted, QuotaExhausted, StopRun
+from agentlab.records import Answer, Event, JsonObject, Model
+from agentlab.scoring import Score, calls_of, score_run
+from agentlab.secrets import scrub
+from agentlab.session import Session, SessionSettings
+from agentlab.strategies.base import Strategy
+from agentlab.tasks import Task
+from agentlab.trace import Trace
+
+WALL_LIMIT_S = 3600.0
+"""A run that takes longer than this, waits included, is stuck: infrastructure."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Everything that one run brought."""
+
+    run_id: str
+    task: Task
+    strategy: str
+    model: str
+    model_kind: str
+    language: str
+    end_reason: str
+    answer: Answer | None
+    score: Score
+    meter: Meter
+    events: list[Event]
+    facts: JsonObject
+    started_at: datetime.datetime
+    wall_s: float
+    error: str | None = None
+    is_quota_exhausted: bool = False
+
+    @property
+    def ended_at(self) -> datetime.datetime:
+        """Start plus elapsed monotonic time, so a clock that jumps cannot make a run end before it began."""
+        return self.started_at + datetime.timedelta(seconds=self.wall_s)
+
+
+async def run_one(
+    task: Task,
+    environment: Environment,
+    strategy: Strategy,
+    model: Model,
+    settings: SessionSettings,
+    budget: Budget,
+    *,
+    run_id: str = "run",
+    repeat: int = 0,
+    seed: int = 0,
+    on_event: Callable[[Event], Any] | None = None,
+    debug: bool = False,
+) -> RunResult:
+    """Return the judged result of one run.
+
+    Args:
+        task: with its truth; the strategy gets its view only.
+        environment: fresh; it is reset here and closed here.
+        strategy: fresh.
+        model: may be shared with other runs.
+        settings: what the experiment fixes for all strategies.
+        budget: limits of this run.
+        run_id: identity of the run in the trace.
+        repeat: index of the repetition.
+        seed: seed of environment and model.
+        on_event: called with every event as it is recorded (live display).
+        debug: raise bugs instead of recording them as end_reason `error`.
+
+    Raises:
+        Interrupted: a person pressed Ctrl-C while a tool ran.
+        asyncio.CancelledError: the run was cancelled from outside.
+    """
+    started_at = datetime.datetime.now(datetime.UTC)
+    trace = Trace(run_id, on_event)
+    meter = Meter(budget)
+    answer: Answer | None = None
+    facts: JsonObject = {}
+    facts_before: JsonObject = {}
+    error: Exception | None = None
+    try:
+        async with asyncio.timeout(WALL_LIMIT_S):
+            session = await _open(task, environment, strategy, model, settings, meter, trace, repeat, seed)
+            facts_before = await settle(environment.facts())
+            try:
+                answer = await strategy.solve(session)
+            finally:
+                session.close()
+                facts = await settle(environment.facts())
+        end_reason = "gave_up" if answer.gave_up else "answered"
+    except StopRun as stop:
+        end_reason, error = stop.end_reason, stop
+        if isinstance(stop, BudgetExceeded):
+            trace.add("budget_hit", "session", limit=stop.kind, message=str(stop))
+    except (InfrastructureError, TimeoutError) as trouble:
+        end_reason, error = "infrastructure", trouble
+    except (Interrupted, asyncio.CancelledError):
+        raise
+    except Exception as bug:
+        if debug:
+            raise
+        end_reason, error = "error", bug
+        trace.add("error", "session", where="agentlab", traceback=scrub(traceback.format_exc()))
+    finally:
+        await settle(environment.close())
+    n_malformed = sum(1 for event in trace.of_kind("error") if event.data.get("where") == "reply")
+    score = score_run(task, answer, end_reason, calls_of(trace.events), facts, facts_before, n_malformed)
+    message = scrub(f"{type(error).__name__}: {error}") if error is not None else None
+    trace.add(
+        "run_end",
+        "session",
+        end_reason=end_reason,
+        message=message,
+        answer=_answer_data(answer),
+        success=score.success,
+        outcome=score.outcome,
+    )
+    return RunResult(
+        run_id=run_id,
+        task=task,
+        strategy=strategy.name,
+        model=model.name,
+        model_kind=model.kind,
+        language=settings.language,
+        end_reason=end_reason,
+        answer=answer,
+        score=score,
+        meter=meter,
+        events=trace.events,
+        facts=facts,
+        started_at=started_at,
+        wall_s=time.perf_counter() - trace.started,
+        error=message,
+        is_quota_exhausted=isinstance(error, QuotaExhausted),
+    )
+
+
+async def _open(
+    task: Task,
+    environment: Environment,
+    strategy: Strategy,
+    model: Model,
+    settings: SessionSettings,
+    meter: Meter,
+    trace: Trace,
+    repeat: int,
+    seed: int,
+) -> Session:
+    """Reset the environment and open the session on it."""
+    await settle(environment.reset(task, seed))
+    view = task.view("zh" if settings.language == "zh" else "en")
+    tools = (*environment.tools(), submit_tool(view.criteria, view.language))
+    trace.add(
+        "run_start",
+        "session",
+        task=view.model_dump(mode="json"),
+        strategy={"name": strategy.name, "version": strategy.version, "actors": list(strategy.actors)},
+        model={"name": model.name, "kind": model.kind},
+        tools=[tool.name for tool in tools],
+        budget=meter.budget.model_dump(exclude_none=True),
+        seed=seed,
+        repeat=repeat,
+    )
+    return Session(view, tools, settings, task, model, meter, trace, repeat, seed)
+
+
+def _answer_data(answer: Answer | None) -> JsonObject | None:
+    if answer is None:
+        return None
+    findings = [
+        {"criterion": f.criterion, "subject": f.subject, "status": f.status, "evidence": f.evidence}
+        for f in answer.findings
+    ]
+    return {"findings": findings, "verdict": answer.verdict, "text": answer.text}

@@ -1,0 +1,117 @@
+"""One run outside any experiment: `agentlab try`, and the notebooks that show a task step by step."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agentlab.budget import Budget
+from agentlab.environments.base import Suite, load_suite
+from agentlab.models.base import build_model
+from agentlab.records import Event, Model
+from agentlab.runner.run_one import RunResult, run_one
+from agentlab.session import SessionSettings
+from agentlab.strategies.base import build_strategy
+from agentlab.tasks import NO_TRUTH_TAG, Declared, Task, Text
+
+TRY_ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The task that a text stands for."""
+
+    task: Task
+    has_truth: bool
+    """False for free text: it runs with the suite's default criteria and cannot be judged."""
+
+
+def resolve_task(suite: Suite, text: str) -> Resolved:
+    """Return the task that `text` names: an id, an instruction, or exactly one subject such as ORDER1002.
+
+    Among tasks that share the instruction or the subject the canonical one wins. Any other text becomes a
+    task without truth.
+    """
+    by_id = [task for task in suite.tasks if task.id == text.strip()]
+    by_instruction = [
+        task for task in suite.tasks if text.strip() in (task.instruction.en.strip(), task.instruction.zh.strip())
+    ]
+    found = by_id or by_instruction or _by_subject(suite, text)
+    if found:
+        return Resolved(next((task for task in found if task.canonical), found[0]), True)
+    free = Task(
+        id="free-text",
+        suite=suite.name,
+        instruction=Text(zh=text, en=text),
+        environment=suite.tasks[0].environment,
+        initial_state={},
+        criteria=suite.default_criteria,
+        checks={criterion.key: "passed" for criterion in suite.default_criteria},
+        reference=(),
+        cluster="free-text",
+        declared=Declared(steps=len(suite.default_criteria) + 1),
+        tags=(NO_TRUTH_TAG,),
+    )
+    return Resolved(free, False)
+
+
+async def try_task(
+    text: str,
+    *,
+    suite: str | Suite = "orders",
+    strategy: str = "tool_loop",
+    model: str | Model = "simulated:perfect",
+    language: str = "en",
+    parameters: dict[str, Any] | None = None,
+    temperature: float = 0.0,
+    seed: int = 0,
+    on_event: Callable[[Event], Any] | None = None,
+) -> tuple[RunResult, bool]:
+    """Return the result of one run, and whether its truth is known.
+
+    Args:
+        text: a task id, an instruction, a subject, or free text.
+        suite: name of a suite, or one.
+        strategy: name of a strategy.
+        model: `provider:name`, or a model object (which is then not closed here).
+        language: zh or en.
+        parameters: of the strategy; `max_rounds` is 8 unless given, for strategies that have it.
+        temperature: sampling temperature.
+        seed: of environment and model.
+        on_event: called with every event as it happens.
+
+    Raises:
+        ConfigError: an unknown name; a simulated model asked for a task without truth.
+    """
+    held = load_suite(suite) if isinstance(suite, str) else suite
+    resolved = resolve_task(held, text)
+    thinker = build_model(model) if isinstance(model, str) else model
+    chosen = dict(parameters or {})
+    if strategy in ("tool_loop", "react"):
+        chosen.setdefault("max_rounds", TRY_ROUNDS)
+    settings = SessionSettings(
+        language=language,
+        temperature=temperature,
+        approved_tools=frozenset((held.approved_tools or {}).get(resolved.task.id, ())),
+    )
+    try:
+        result = await run_one(
+            resolved.task,
+            held.make_environment({}),
+            build_strategy(strategy, chosen),
+            thinker,
+            settings,
+            Budget(),
+            seed=seed,
+            on_event=on_event,
+        )
+    finally:
+        if isinstance(model, str):
+            await thinker.close()
+    return result, resolved.has_truth
+
+
+def _by_subject(suite: Suite, text: str) -> list[Task]:
+    subjects = {task.subject for task in suite.tasks if task.subject}
+    named = {subject for subject in subjects if re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", text, re.ASCII)}
+    return [task for task in suite.tasks if task.subject in named] if len(named) == 1 else []

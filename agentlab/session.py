@@ -1,0 +1,396 @@
+"""The one door between a strategy and the world: ask a model, act with a tool.
+
+The session charges before anyone parses, enforces the budget before the next call, records the trace,
+and treats every strategy alike. A strategy that keeps to it cannot be unfair.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentlab.budget import Meter
+from agentlab.errors import BadArguments, InfrastructureError, ModelUnavailable, StopRun, ToolError
+from agentlab.json_values import canonical
+from agentlab.observations import DEFAULT_LIMIT_CHARS, observe
+from agentlab.records import (
+    JsonObject,
+    Message,
+    Model,
+    ModelRequest,
+    Observation,
+    Reply,
+    ReplyFormat,
+    RequestContext,
+    ToolCall,
+    ToolResult,
+    Unreadable,
+)
+from agentlab.tasks import Task, TaskView
+from agentlab.tokens import estimate_tokens
+from agentlab.tool_execution import TRANSIENT_ERROR_KINDS, execute
+from agentlab.tools import Tool, find_tool
+from agentlab.trace import Trace
+from agentlab.workers import Workers
+
+RETRY_BASE_S = 0.05
+_STOPPING_PROBLEMS = {"context_too_long": "context_overflow", "content_filtered": "content_filtered"}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What the experiment fixes for all strategies alike."""
+
+    language: str = "en"
+    temperature: float = 0.0
+    max_output_tokens: int | None = None
+    examples: str = "none"
+    """none, or one worked example in the prompt."""
+    constrained: bool = False
+    """Bind decoding to the format's schema where the model can."""
+    memory: str = "none"
+    observe: str = "text"
+    approvals: str = "deny"
+    """What happens to a tool with permission `ask`: allow or deny."""
+    approved_tools: frozenset[str] = frozenset()
+    """Tools that the suite approves for this task beforehand."""
+    observation_limit_chars: int = DEFAULT_LIMIT_CHARS
+    request_timeout_s: float = 60.0
+    format_limit: int = 3
+    """Unreadable replies in a row that end the run."""
+    repeat_limit: int = 3
+    """Identical calls with an identical result that end the run; one fewer brings a notice."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one call (tool and arguments) that was made before."""
+
+    observation: str
+    result: ToolResult
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Session:
+    """One run's access to model and tools. Strategies call `ask`, `act`, `note`, `unreadable`, `remaining`."""
+
+    view: TaskView
+    tools: tuple[Tool, ...]
+    """The offered tools: the environment's and `submit`."""
+    settings: SessionSettings
+    _task: Task
+    _model: Model
+    _meter: Meter
+    _trace: Trace
+    _repeat: int = 0
+    _seed: int = 0
+    _workers: Workers = field(default_factory=Workers)
+    _steps: list[tuple[str, JsonObject, ToolResult]] = field(default_factory=list)
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _uses: dict[str, int] = field(default_factory=dict)
+    _handles: dict[str, Any] = field(default_factory=dict)
+    _sent: dict[str, list[Message]] = field(default_factory=dict)
+    _occurrences: dict[str, int] = field(default_factory=dict)
+    _unreadable_in_a_row: int = 0
+
+    async def ask(self, actor: str, messages: Sequence[Message], format: ReplyFormat) -> Reply:
+        """Return the model's reply to the messages; charged and recorded before it is returned.
+
+        Raises:
+            BudgetExceeded: a limit was reached before the call.
+            StopRun: the context is too long, or the content filter stopped the reply.
+            InfrastructureError: no usable reply came.
+        """
+        self._meter.reserve_model_call()
+        request = self._request(actor, list(messages), format)
+        started = time.perf_counter() - self._trace.started
+        try:
+            reply = await self._model.complete(request)
+        except ModelUnavailable as error:
+            self._record_model_call(
+                request, started, Reply(sends=getattr(error, "sends", ()), problem="server_error", detail=str(error))
+            )
+            raise
+        self._record_model_call(request, started, reply)
+        if reply.problem in _STOPPING_PROBLEMS:
+            raise StopRun(_STOPPING_PROBLEMS[reply.problem], reply.detail)
+        if reply.problem == "request_refused":
+            raise InfrastructureError(reply.detail)
+        return reply
+
+    async def act(self, actor: str, call: ToolCall, plan_step_id: str | None = None) -> Observation:
+        """Return the observation of a tool call; a call that may not be executed is answered with the reason.
+
+        Raises:
+            BudgetExceeded: a limit was reached before the call.
+            StopRun: the same call brought the same result `repeat_limit` times (`loop_detected`).
+            Interrupted: a person pressed Ctrl-C while the tool ran.
+        """
+        tool, arguments, refusal = self._admit(actor, call)
+        started = time.perf_counter()
+        tries = 0
+        if refusal is None:
+            assert tool is not None
+            assert arguments is not None
+            self._meter.reserve_tool_call()
+            self._uses[tool.name] = self._uses.get(tool.name, 0) + 1
+            result, tries = await self._execute(tool, arguments)
+            self._steps.append((tool.name, arguments, result))
+        else:
+            result = refusal
+        duration_s = time.perf_counter() - started
+        self._meter.tool_s += duration_s if tries else 0.0
+        return self._observe(actor, call, tool, result, tries, duration_s, plan_step_id)
+
+    def unreadable(self, actor: str, problem: Unreadable) -> str:
+        """Record a reply that the format cannot read; return the feedback for the model.
+
+        Raises:
+            StopRun: it was the `format_limit`-th in a row (`format_limit`).
+        """
+        self._unreadable_in_a_row += 1
+        self._trace.add("error", actor, where="reply", problem=problem.problem, feedback=problem.feedback)
+        if self._unreadable_in_a_row >= self.settings.format_limit:
+            raise StopRun(
+                "format_limit", f"{self._unreadable_in_a_row} replies in a row could not be read: {problem.problem}"
+            )
+        return problem.feedback
+
+    def note(self, kind: str, actor: str, **data: Any) -> None:
+        """Add an event of a strategy's own (plan, step, decision, note) to the trace."""
+        self._trace.add(kind, actor, **data)
+
+    def remaining(self) -> Mapping[str, float | None]:
+        """Return what is left of each limit of the budget; None where unlimited."""
+        return self._meter.remaining()
+
+    def close(self) -> None:
+        """Release the run's worker threads."""
+        self._workers.close()
+
+    def _request(self, actor: str, messages: list[Message], format: ReplyFormat) -> ModelRequest:
+        occurrence = self._occurrences.get(actor, 0)
+        self._occurrences[actor] = occurrence + 1
+        settings = self.settings
+        context = RequestContext(
+            run_id=self._trace.run_id,
+            task=self._task,
+            repeat=self._repeat,
+            seed=self._seed,
+            actor=actor,
+            occurrence=occurrence,
+            steps=tuple(self._steps),
+            language=settings.language,
+        )
+        return ModelRequest(
+            messages=messages,
+            tools=self.tools,
+            tool_schemas=[t.native_schema(settings.language) for t in self.tools] if format.native_tools else [],
+            format=format,
+            temperature=settings.temperature,
+            max_output_tokens=settings.max_output_tokens,
+            seed=(self._seed + occurrence) % 2**31,
+            constrained=settings.constrained,
+            context=context,
+            timeout_s=settings.request_timeout_s,
+        )
+
+    def _record_model_call(self, request: ModelRequest, t_s: float, reply: Reply) -> None:
+        actor = request.context.actor
+        first_new = self._first_new_message(actor, request.messages)
+        estimate = 0
+        if reply.usage is None:
+            estimate = sum(estimate_tokens(str(m.get("content") or "")) for m in request.messages) + estimate_tokens(
+                reply.text
+            )
+        self._meter.charge(reply, estimated_tokens=estimate)
+        self._trace.add(
+            "model_call",
+            actor,
+            started_s=round(t_s, 6),
+            format=request.format.name,
+            messages_from=first_new,
+            messages=request.messages[first_new:],
+            **_reply_data(reply),
+        )
+
+    def _first_new_message(self, actor: str, messages: list[Message]) -> int:
+        """Index of the first message that this actor has not sent before: a trace holds each message once."""
+        sent = self._sent.get(actor, [])
+        known = len(sent)
+        is_continued = known <= len(messages) and all(a is b for a, b in zip(sent, messages, strict=False))
+        self._sent[actor] = messages
+        return known if is_continued else 0
+
+    def _admit(self, actor: str, call: ToolCall) -> tuple[Tool | None, JsonObject | None, ToolResult | None]:
+        """The tool and its arguments, or the result that refuses the call."""
+        try:
+            if call.problem is not None:
+                return (
+                    None,
+                    call.arguments,
+                    ToolResult(False, error_kind=call.problem, message=call.detail or call.problem),
+                )
+            tool = find_tool(self.tools, call.name)
+            arguments = self._with_handles(call.arguments)
+            tool.check_arguments(arguments)
+        except ToolError as error:
+            return None, call.arguments, ToolResult(False, error_kind=error.kind, message=str(error))
+        return tool, arguments, self._refusal(actor, tool, call)
+
+    def _refusal(self, actor: str, tool: Tool, call: ToolCall) -> ToolResult | None:
+        """Why a valid call is not executed: an effect that happened already, used up, or not approved."""
+        if tool.is_control:
+            message = (
+                f"{tool.name} must be the only call of a reply, made after you have seen the other results. Ignored."
+            )
+            return ToolResult(False, error_kind="not_alone", message=message)
+        seen = self._seen.get(_key(call))
+        if seen is not None and tool.has_side_effect and not tool.repeatable:
+            return dataclasses.replace(
+                seen.result, message=f"Already requested; not executed again. {seen.result.message}".strip()
+            )
+        if tool.max_uses is not None and self._uses.get(tool.name, 0) >= tool.max_uses:
+            return ToolResult(
+                False, error_kind="used_up", message=f"{tool.name} may be used {tool.max_uses} times in a run."
+            )
+        if tool.permission == "auto":
+            return None
+        allowed = tool.permission == "ask" and (
+            self.settings.approvals == "allow" or tool.name in self.settings.approved_tools
+        )
+        self._trace.add("approval", actor, tool=tool.name, arguments=call.arguments, allowed=allowed)
+        if allowed:
+            return None
+        return ToolResult(
+            False,
+            error_kind="not_approved",
+            message=f"{tool.name} needs an approval that was not given; it was not executed.",
+        )
+
+    def _with_handles(self, arguments: Any) -> Any:
+        """Replace handles of large results by the values they stand for."""
+        if not self._handles or not isinstance(arguments, dict):
+            return arguments
+        return {
+            name: self._handles[value] if isinstance(value, str) and value in self._handles else value
+            for name, value in arguments.items()
+        }
+
+    async def _execute(self, tool: Tool, arguments: JsonObject) -> tuple[ToolResult, int]:
+        """The result and the number of tries; only transient failures of harmless tools are tried again."""
+        tries = 0
+        while True:
+            limit = tool.timeout_s
+            left = self._meter.remaining_work_s()
+            if limit is not None and left is not None:
+                limit = min(limit, left)
+            result = await execute(tool, arguments, self._workers, limit)
+            tries += 1
+            if result.success or result.error_kind not in TRANSIENT_ERROR_KINDS or tries > tool.max_retries:
+                return result, tries
+            await asyncio.sleep(RETRY_BASE_S * 2 ** (tries - 1))
+
+    def _observe(
+        self,
+        actor: str,
+        call: ToolCall,
+        tool: Tool | None,
+        result: ToolResult,
+        tries: int,
+        duration_s: float,
+        plan_step_id: str | None,
+    ) -> Observation:
+        """Build the observation, record the call, and notice repetitions."""
+        handle = f"result_{len(self._handles) + 1}"
+        observation = observe(result, self.settings.observation_limit_chars, handle)
+        if observation.cut_chars:
+            self._handles[handle] = result.data
+        count = self._count_repeats(call, tool, observation.text, result)
+        if count > 1:
+            notice = (
+                f"You have made this call {count} times with the same result. Use the result, or do something else."
+            )
+            observation = observe(result, self.settings.observation_limit_chars, handle, notice)
+        self._trace.add(
+            "tool_call",
+            actor,
+            id=call.id,
+            tool=call.name,
+            arguments=call.arguments if call.arguments is not None else {},
+            executed=tries > 0,
+            tries=tries,
+            duration_s=round(duration_s, 6),
+            effect=tool.effect if tool is not None else "read",
+            repeated=count > 1,
+            observation=observation.text,
+            **_result_data(result, observation.cut_chars > 0),
+            **({"plan_step_id": plan_step_id} if plan_step_id is not None else {}),
+        )
+        if tries:
+            self._unreadable_in_a_row = 0
+        if count >= self.settings.repeat_limit:
+            raise StopRun(
+                "loop_detected", f"{call.name} was called {count} times with the same arguments and the same result"
+            )
+        return observation
+
+    def _count_repeats(self, call: ToolCall, tool: Tool | None, observation: str, result: ToolResult) -> int:
+        """How often this call has brought this observation; a changed observation starts again."""
+        if tool is not None and tool.repeatable:
+            return 1
+        key = _key(call)
+        seen = self._seen.get(key)
+        if seen is None:
+            self._seen[key] = _Seen(observation, result)
+            return 1
+        refused_effect = tool is not None and tool.has_side_effect
+        if refused_effect or seen.observation == observation:
+            seen.count += 1
+        else:
+            self._seen[key] = _Seen(observation, result)
+            return 1
+        return seen.count
+
+
+def _key(call: ToolCall) -> str:
+    """The same for calls that differ only in spacing or the order of keys."""
+    try:
+        return f"{call.name} {canonical(call.arguments)}"
+    except ValueError as error:
+        raise BadArguments(str(error)) from error
+
+
+def _reply_data(reply: Reply) -> JsonObject:
+    """A reply as trace data: what is empty is left out."""
+    data: JsonObject = {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "tool_calls": [_present(dataclasses.asdict(call)) for call in reply.tool_calls],
+        "finish_reason": reply.finish_reason,
+        "usage": _present(dataclasses.asdict(reply.usage)) if reply.usage else None,
+        "cost_usd": reply.cost_usd,
+        "latency_s": round(reply.latency_s, 6),
+        "sends": [_present(dataclasses.asdict(send)) for send in reply.sends],
+        "problem": reply.problem,
+        "detail": reply.detail,
+        "model": reply.model,
+        "notes": list(reply.notes),
+    }
+    return {name: value for name, value in data.items() if value not in (None, "", [], 0.0) or name == "text"}
+
+
+def _result_data(result: ToolResult, is_cut: bool) -> JsonObject:
+    """The facts of a result for scoring and analysis; its data only where the observation does not show it."""
+    data = {name: getattr(result, name) for name in ("success", "passed", "check", "subject", "error_kind")}
+    data["visible"] = dict(result.visible)
+    if is_cut:
+        data["data"] = result.data
+    return {name: value for name, value in data.items() if value is not None and value != {}}
+
+
+def _present(data: JsonObject) -> JsonObject:
+    return {name: value for name, value in data.items() if value is not None}

@@ -1,0 +1,364 @@
+"""The store of an experiment: one transaction a run, so a kill at any moment loses no finished run and doubles none.
+
+SQLAlchemy Core over SQLite (default), MySQL/MariaDB or PostgreSQL. Tables `runs`, `steps`, `calls` have the
+columns of `agentlab.columns`; `traces` holds the compressed events; `meta` says whose store this is.
+"""
+
+import datetime
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from agentlab.columns import CALLS, EXCLUDED_END_REASONS, RUNS, STEPS, Column
+from agentlab.errors import ConfigError, CorruptRecord, StoreError, WrongExperiment, unknown_name
+from agentlab.records import Event, JsonObject
+from agentlab.secrets import scrub, without_password
+from agentlab.trace import unpack
+
+SCHEMA_VERSION = 1
+FILE_NAME = "agentlab.sqlite"
+BUSY_TIMEOUT_S = 30.0
+HEARTBEAT_S = 5.0
+STALE_AFTER_S = 60.0
+"""A running row of another machine without a heartbeat for this long belongs to a dead process."""
+_ID_CHARS = 64
+_DERIVED = {"n_attempts"}
+_RERUN_END_REASONS = ("infrastructure", "cancelled", "interrupted")
+
+_DATETIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+_SQL_TYPES: dict[str, Any] = {
+    "string": sa.Text,
+    "category": sa.String(_ID_CHARS),
+    "Int64": sa.BigInteger,
+    "Float64": sa.Double,
+    "boolean": sa.Boolean,
+    "datetime64[us, UTC]": _DATETIME,
+}
+_KEY = ("run_id", "attempt")
+
+metadata = sa.MetaData()
+
+
+def _table(name: str, columns: Sequence[Column], key: Sequence[str], *extra: sa.Column[Any]) -> sa.Table:
+    made = [
+        sa.Column(
+            column.name,
+            sa.String(_ID_CHARS) if column.name == "run_id" else _SQL_TYPES[column.dtype],
+            primary_key=column.name in key,
+            autoincrement=False,
+        )
+        for column in columns
+        if column.name not in _DERIVED
+    ]
+    return sa.Table(name, metadata, *made, *extra)
+
+
+runs = _table(
+    "runs",
+    RUNS,
+    _KEY,
+    sa.Column("factors", sa.Text, doc="every factor of the run as JSON"),
+    sa.Column("answer", sa.Text, doc="the answer as JSON"),
+    sa.Column("owner", sa.String(200), doc="host:pid:start:token of the process that runs it"),
+    sa.Column("heartbeat_at", _DATETIME),
+    sa.Column("planned_order", sa.BigInteger),
+)
+steps = _table("steps", STEPS, (*_KEY, "step"))
+calls = _table("calls", CALLS, (*_KEY, "call"))
+traces = sa.Table(
+    "traces",
+    metadata,
+    sa.Column("run_id", sa.String(_ID_CHARS), primary_key=True),
+    sa.Column("attempt", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("events", sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")),
+)
+meta = sa.Table(
+    "meta", metadata, sa.Column("name", sa.String(_ID_CHARS), primary_key=True), sa.Column("value", sa.Text)
+)
+
+
+class Store:
+    """The runs of one experiment in one database.
+
+    Args:
+        address: a folder (its `agentlab.sqlite` is used) or a database URL.
+        create: make the folder and the tables where they are missing.
+
+    Raises:
+        ConfigError: there is no store at this place and `create` is false.
+        WrongExperiment: the store was written by a newer version of agentlab.
+    """
+
+    def __init__(self, address: str | Path, *, create: bool = False) -> None:
+        self.url = _url_of(address, create)
+        self._engine = _engine(self.url)
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{_process_start(os.getpid())}:{uuid.uuid4().hex[:8]}"
+        _LIVE_OWNERS.add(self._owner)
+        with self._engine.begin() as connection:
+            if create:
+                # Inside the transaction: processes that create the same file together would die otherwise.
+                metadata.create_all(connection)
+                self._set_meta(connection, "schema_version", str(SCHEMA_VERSION), keep=True)
+            version = self._meta(connection).get("schema_version")
+        if version is None or int(version) > SCHEMA_VERSION:
+            self.close()
+            raise WrongExperiment(
+                f"{without_password(self.url)} was written with schema {version}, this agentlab knows "
+                f"{SCHEMA_VERSION}: install the newer agentlab to read it."
+            )
+
+    def claim_folder(self, experiment: str, seed: int, definition: JsonObject) -> None:
+        """Bind the store to an experiment, or accept it when it is bound to the same one.
+
+        Raises:
+            WrongExperiment: the store holds an experiment of another name or seed.
+        """
+        with self._engine.begin() as connection:
+            found = self._meta(connection)
+            held = (found.get("experiment", experiment), int(found.get("seed", seed)))
+            if held != (experiment, seed):
+                raise WrongExperiment(
+                    f"{without_password(self.url)} holds experiment {held[0]!r} with seed {held[1]}, not "
+                    f"{experiment!r} with seed {seed}. Choose another folder with --out, or change name or seed back."
+                )
+            self._set_meta(connection, "experiment", experiment)
+            self._set_meta(connection, "seed", str(seed))
+            self._set_meta(connection, "definition", json.dumps(definition, ensure_ascii=False))
+
+    def experiment(self) -> JsonObject:
+        """Return name, seed and definition of the experiment that this store belongs to."""
+        with self._reading() as connection:
+            found = self._meta(connection)
+        return {
+            "experiment": found.get("experiment"),
+            "seed": int(found["seed"]) if "seed" in found else None,
+            "definition": json.loads(found.get("definition", "{}")),
+        }
+
+    def plan(self, rows: Iterable[Mapping[str, Any]]) -> int:
+        """Add planned runs that are not in the store yet; return how many were added."""
+        with self._engine.begin() as connection:
+            known = set(connection.scalars(sa.select(runs.c.run_id)))
+            fresh = [{**row, "attempt": 0, "state": "planned"} for row in rows if row["run_id"] not in known]
+            if fresh:
+                connection.execute(sa.insert(runs), fresh)
+        return len(fresh)
+
+    def claim(self, run_id: str, *, retry_errors: bool = False) -> int | None:
+        """Take a planned run for this process; return the attempt to make, None when there is nothing to do.
+
+        A run whose last attempt was interrupted, cancelled or ended in infrastructure trouble gets a new
+        attempt; a running one whose process is gone is marked interrupted first.
+        """
+        rerun = (*_RERUN_END_REASONS, "error") if retry_errors else _RERUN_END_REASONS
+        with self._engine.begin() as connection:
+            last = connection.execute(
+                sa.select(runs)
+                .where(runs.c.run_id == run_id)
+                .order_by(runs.c.attempt.desc())
+                .limit(1)
+                .with_for_update()
+            ).one()
+            if last.state == "running":
+                if self._is_alive(last):
+                    return None
+                _interrupt(connection, last.run_id, last.attempt)
+            elif last.state == "finished" and last.end_reason not in rerun:
+                return None
+            mine = {"state": "running", "owner": self._owner, "heartbeat_at": _now(), "started_at": _now()}
+            if last.state == "planned":
+                connection.execute(sa.update(runs).where(_is(run_id, last.attempt)).values(mine))
+                return int(last.attempt)
+            attempt = int(last.attempt) + 1
+            planned = {name: getattr(last, name) for name in _PLANNED_COLUMNS}
+            connection.execute(sa.insert(runs).values(**planned, run_id=run_id, attempt=attempt, **mine))
+            return attempt
+
+    def finish(
+        self,
+        run_id: str,
+        attempt: int,
+        row: Mapping[str, Any],
+        step_rows: Sequence[Mapping[str, Any]],
+        call_rows: Sequence[Mapping[str, Any]],
+        events: bytes,
+    ) -> None:
+        """Write a finished run: its row, steps, calls and trace, in one transaction."""
+        key = {"run_id": run_id, "attempt": attempt}
+        with self._engine.begin() as connection:
+            connection.execute(sa.update(runs).where(_is(run_id, attempt)).values({**row, "state": "finished"}))
+            if step_rows:
+                connection.execute(sa.insert(steps), [{**key, **step} for step in step_rows])
+            if call_rows:
+                connection.execute(sa.insert(calls), [{**key, **call} for call in call_rows])
+            connection.execute(sa.insert(traces), {**key, "events": events})
+
+    def interrupt(self, run_id: str, attempt: int) -> None:
+        """Mark a running run as interrupted: its trace and spend are unknown, not zero."""
+        with self._engine.begin() as connection:
+            _interrupt(connection, run_id, attempt)
+
+    def heartbeat(self) -> None:
+        """Say that this process still works on its running runs."""
+        with self._engine.begin() as connection:
+            mine = (runs.c.owner == self._owner) & (runs.c.state == "running")
+            connection.execute(sa.update(runs).where(mine).values(heartbeat_at=_now()))
+
+    def interrupt_dead(self) -> int:
+        """Mark running runs whose process is gone as interrupted; return how many."""
+        with self._engine.begin() as connection:
+            dead = [
+                row
+                for row in connection.execute(sa.select(runs).where(runs.c.state == "running"))
+                if not self._is_alive(row)
+            ]
+            for row in dead:
+                _interrupt(connection, row.run_id, row.attempt)
+        return len(dead)
+
+    def read(self, table: str) -> list[JsonObject]:
+        """Return all rows of `runs`, `steps` or `calls` in a stable order."""
+        found = {"runs": runs, "steps": steps, "calls": calls}.get(table)
+        if found is None:
+            raise unknown_name("table", table, ["runs", "steps", "calls"])
+        order = [runs.c.planned_order, runs.c.attempt] if found is runs else list(found.primary_key.columns)
+        with self._reading() as connection:
+            return [dict(row._mapping) for row in connection.execute(sa.select(found).order_by(*order))]
+
+    def trace(self, run_id: str, attempt: int | None = None) -> list[Event]:
+        """Return the events of a run: of the given attempt, else of the last that has any.
+
+        `run_id` may be a unique beginning of one.
+
+        Raises:
+            ConfigError: no such run, or several begin like this.
+            CorruptRecord: the stored trace cannot be read.
+        """
+        query = sa.select(traces).where(traces.c.run_id.startswith(run_id, autoescape=True)).order_by(traces.c.attempt)
+        with self._reading() as connection:
+            found = [row for row in connection.execute(query) if attempt is None or row.attempt == attempt]
+            ids = connection.scalars(sa.select(runs.c.run_id).distinct()).all() if not found else []
+        if not found:
+            if any(known.startswith(run_id) for known in ids):
+                raise ConfigError(f"Run {run_id} has no trace: it is not finished, or it was interrupted.")
+            raise unknown_name("run", run_id, ids[:20], hint="`agentlab status DIR` shows the runs.")
+        if len({row.run_id for row in found}) > 1:
+            raise ConfigError(
+                f"Several runs begin with {run_id!r}: {', '.join(sorted({row.run_id for row in found}))}."
+            )
+        return unpack(found[-1].run_id, found[-1].events)
+
+    def close(self) -> None:
+        """Close the connections; running rows of this store count as dead afterwards."""
+        _LIVE_OWNERS.discard(self._owner)
+        self._engine.dispose()
+
+    def _reading(self) -> Any:
+        return self._engine.connect().execution_options(agentlab_reading=True)
+
+    def _meta(self, connection: sa.Connection) -> dict[str, str]:
+        try:
+            return {row.name: row.value for row in connection.execute(sa.select(meta))}
+        except sa.exc.DatabaseError as error:
+            raise CorruptRecord(f"{without_password(self.url)} is no agentlab store: {error.orig}") from error
+
+    def _set_meta(self, connection: sa.Connection, name: str, value: str, *, keep: bool = False) -> None:
+        found = self._meta(connection)
+        if name not in found:
+            connection.execute(sa.insert(meta).values(name=name, value=scrub(value)))
+        elif not keep and found[name] != value:
+            connection.execute(sa.update(meta).where(meta.c.name == name).values(value=scrub(value)))
+
+    def _is_alive(self, row: Any) -> bool:
+        """Is the process that runs this row still there? On this machine by its id, elsewhere by its heartbeat."""
+        if not row.owner or row.heartbeat_at is None:
+            return False
+        host, pid, start, _ = row.owner.rsplit(":", 3)
+        if host == socket.gethostname():
+            if int(pid) == os.getpid():
+                return row.owner in _LIVE_OWNERS
+            return bool(start) and _process_start(int(pid)) == start
+        silent_s: float = (_now() - row.heartbeat_at).total_seconds()
+        return silent_s < STALE_AFTER_S
+
+
+_LIVE_OWNERS: set[str] = set()
+_PLANNED_COLUMNS = (
+    "experiment", "suite", "task_id", "task_version", "cluster", "defective", "complexity", "language", "strategy",
+    "strategy_name", "strategy_version", "strategy_parameters", "answer_by", "model", "model_kind", "repeat", "seed",
+    "temperature", "examples", "constrained", "memory", "observe", "truth_verdict", "checks_total", "checks_defective",
+    "prompt_hash", "tools_hash", "environment_version", "source_digest", "package_version", "factors", "planned_order",
+)  # fmt: skip
+"""What is known of a run before it starts; a further attempt copies it."""
+
+
+def is_counting_candidate(end_reason: str | None) -> bool:
+    """Return whether an attempt with this end reason can be the one that counts."""
+    return end_reason is not None and end_reason not in EXCLUDED_END_REASONS
+
+
+def _is(run_id: str, attempt: int) -> Any:
+    return (runs.c.run_id == run_id) & (runs.c.attempt == attempt)
+
+
+def _interrupt(connection: sa.Connection, run_id: str, attempt: int) -> None:
+    values = {"state": "interrupted", "end_reason": "interrupted", "outcome": "excluded", "ended_at": _now()}
+    connection.execute(sa.update(runs).where(_is(run_id, attempt) & (runs.c.state == "running")).values(values))
+
+
+def _now() -> datetime.datetime:
+    """UTC without a zone, as all three databases store it."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
+def _process_start(pid: int) -> str:
+    """A mark that tells a process from a later one with the same id; empty when there is no such process."""
+    import psutil
+
+    try:
+        return str(int(psutil.Process(pid).create_time()))
+    except psutil.Error:
+        return ""
+
+
+def _url_of(address: str | Path, create: bool) -> str:
+    text = str(address)
+    if "://" in text:
+        return text
+    path = Path(text)
+    file = path if path.suffix in (".sqlite", ".db") else path / FILE_NAME
+    if create:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    elif not file.exists():
+        raise ConfigError(
+            f"There is no experiment in {path}: {file.name} is missing. `agentlab run SPEC --out {path}` makes it."
+        )
+    return f"sqlite:///{file}"
+
+
+def _engine(url: str) -> sa.Engine:
+    try:
+        if not url.startswith("sqlite"):
+            return sa.create_engine(url, pool_pre_ping=True)
+        engine = sa.create_engine(url, connect_args={"isolation_level": None, "timeout": BUSY_TIMEOUT_S})
+    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+        raise StoreError(f"The store address {without_password(url)} cannot be used: {error}") from error
+
+    @sa.event.listens_for(engine, "connect")
+    def _pragmas(connection: Any, _record: Any) -> None:
+        for pragma in (f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}", "journal_mode=WAL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        reading = connection.get_execution_options().get("agentlab_reading", False)
+        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+    return engine

@@ -1,0 +1,12 @@
+"""Estimate tokens where no provider counts them. An estimate is always marked as one."""
+
+CJK_TOKENS_PER_CHAR = 0.8
+OTHER_TOKENS_PER_CHAR = 0.25
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a rough token count: about 0.8 a CJK character, one for four characters of other text."""
+    if text.isascii():
+        return round(len(text) * OTHER_TOKENS_PER_CHAR)
+    wide = sum(1 for char in text if char >= "\u2e80")
+    return round(wide * CJK_TOKENS_PER_CHAR + (len(text) - wide) * OTHER_TOKENS_PER_CHAR)
