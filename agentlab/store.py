@@ -4,12 +4,13 @@ SQLAlchemy Core over SQLite (default), MySQL/MariaDB or PostgreSQL. Tables `runs
 columns of `agentlab.columns`; `traces` holds the compressed events; `meta` says whose store this is.
 """
 
+import contextlib
 import datetime
 import json
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ class Store:
         self._engine = _engine(self.url)
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_process_start(os.getpid())}:{uuid.uuid4().hex[:8]}"
         _LIVE_OWNERS.add(self._owner)
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             if create:
                 # Inside the transaction: processes that create the same file together would die otherwise.
                 metadata.create_all(connection)
@@ -120,7 +121,7 @@ class Store:
         Raises:
             WrongExperiment: the store holds an experiment of another name or seed.
         """
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             found = self._meta(connection)
             held = (found.get("experiment", experiment), int(found.get("seed", seed)))
             if held != (experiment, seed):
@@ -144,7 +145,7 @@ class Store:
 
     def plan(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Add planned runs that are not in the store yet; return how many were added."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             known = set(connection.scalars(sa.select(runs.c.run_id)))
             fresh = [{**row, "attempt": 0, "state": "planned"} for row in rows if row["run_id"] not in known]
             if fresh:
@@ -158,7 +159,7 @@ class Store:
         attempt; a running one whose process is gone is marked interrupted first.
         """
         rerun = (*_RERUN_END_REASONS, "error") if retry_errors else _RERUN_END_REASONS
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             last = connection.execute(
                 sa.select(runs)
                 .where(runs.c.run_id == run_id)
@@ -192,7 +193,7 @@ class Store:
     ) -> None:
         """Write a finished run: its row, steps, calls and trace, in one transaction."""
         key = {"run_id": run_id, "attempt": attempt}
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             connection.execute(sa.update(runs).where(_is(run_id, attempt)).values({**row, "state": "finished"}))
             if step_rows:
                 connection.execute(sa.insert(steps), [{**key, **step} for step in step_rows])
@@ -202,18 +203,18 @@ class Store:
 
     def interrupt(self, run_id: str, attempt: int) -> None:
         """Mark a running run as interrupted: its trace and spend are unknown, not zero."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             _interrupt(connection, run_id, attempt)
 
     def heartbeat(self) -> None:
         """Say that this process still works on its running runs."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             mine = (runs.c.owner == self._owner) & (runs.c.state == "running")
             connection.execute(sa.update(runs).where(mine).values(heartbeat_at=_now()))
 
     def interrupt_dead(self) -> int:
         """Mark running runs whose process is gone as interrupted; return how many."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             dead = [
                 row
                 for row in connection.execute(sa.select(runs).where(runs.c.state == "running"))
@@ -260,14 +261,34 @@ class Store:
         _LIVE_OWNERS.discard(self._owner)
         self._engine.dispose()
 
-    def _reading(self) -> Any:
-        return self._engine.connect().execution_options(agentlab_reading=True)
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """One transaction that either happens whole or not at all."""
+        with self._in_words(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self._in_words(), self._engine.connect().execution_options(agentlab_reading=True) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Turn what a database refuses into an error that says where and why."""
+        place = without_password(self.url)
+        try:
+            yield
+        except sa.exc.OperationalError as error:
+            raise StoreError(
+                f"The store {place} could not be used: {scrub(str(error.orig))}. Nothing was written."
+            ) from error
+        except sa.exc.DatabaseError as error:
+            raise CorruptRecord(f"{place} is no agentlab store: {scrub(str(error.orig))}") from error
 
     def _meta(self, connection: sa.Connection) -> dict[str, str]:
-        try:
-            return {row.name: row.value for row in connection.execute(sa.select(meta))}
-        except sa.exc.DatabaseError as error:
-            raise CorruptRecord(f"{without_password(self.url)} is no agentlab store: {error.orig}") from error
+        if not sa.inspect(connection).has_table(meta.name):
+            raise CorruptRecord(f"{without_password(self.url)} is no agentlab store: it has no table {meta.name!r}")
+        return {row.name: row.value for row in connection.execute(sa.select(meta))}
 
     def _set_meta(self, connection: sa.Connection, name: str, value: str, *, keep: bool = False) -> None:
         found = self._meta(connection)

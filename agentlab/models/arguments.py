@@ -84,6 +84,10 @@ class _NotRead(Exception):
     """The text cannot be read as arguments; its text is written for the model."""
 
 
+class _RepeatedKey(ValueError):
+    """A key is given twice in one object: whichever value were taken, the other would be dropped silently."""
+
+
 def _parse(text: str, tool: Tool, notes: list[str]) -> Any:
     text = text.strip()
     if not text:
@@ -93,15 +97,16 @@ def _parse(text: str, tool: Tool, notes: list[str]) -> Any:
         return _unwrapped(value) if isinstance(value, str) else value
     except ValueError as error:
         reason = str(error)
+        is_ambiguous = isinstance(error, _RepeatedKey)
     inner = fenced(text)
     if inner is not None:
         notes.append(f"{tool.name}: arguments read from a fenced block")
         return _parse(inner, tool, notes)
-    value = _python_literal(text)
+    value = None if is_ambiguous else _python_literal(text)
     if value is not None:
         notes.append(f"{tool.name}: arguments read as a Python literal: {excerpt(text)}")
         return value
-    if tool.effect == "read" and text[0] == "{" and text[-1] == "}":
+    if tool.effect == "read" and not is_ambiguous and text[0] == "{" and text[-1] == "}":
         value = _repaired(text)
         if value:
             notes.append(f"{tool.name}: broken JSON arguments repaired: {excerpt(text)}")
@@ -134,12 +139,20 @@ def _python_literal(text: str) -> JsonObject | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # an invalid escape would otherwise be read in one of two ways
-            value = ast.literal_eval(text)
+            tree = ast.parse(text, mode="eval")
+        if any(_repeats_a_key(node) for node in ast.walk(tree)):
+            return None
+        value = ast.literal_eval(tree)
         if isinstance(value, dict) and json.loads(json.dumps(value, allow_nan=False)) == value:
             return value
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         pass
     return None
+
+
+def _repeats_a_key(node: ast.AST) -> bool:
+    keys = [ast.dump(key) for key in node.keys if key is not None] if isinstance(node, ast.Dict) else []
+    return len(set(keys)) != len(keys)
 
 
 def _repaired(text: str) -> JsonObject | None:
@@ -157,7 +170,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> JsonObject:
     if len(value) != len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {repeated!r} is given twice")
+        raise _RepeatedKey(f"the key {repeated!r} is given twice")
     return value
 
 

@@ -2,26 +2,48 @@
 
 import importlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 from agentlab.errors import ConfigError, unknown_name
 from agentlab.records import Model
 
-PROVIDERS: dict[str, str] = {
-    "openai": "agentlab.models.openai_client:build",
-    "simulated": "agentlab.models.simulated:build",
-    "scripted": "agentlab.models.scripted:build",
-    "replay": "agentlab.models.replay:build_replay",
-    "record": "agentlab.models.replay:build_recording",
-}
-"""Provider -> `module:factory`; the factory takes what follows `provider:`."""
 
-EXAMPLES = (
-    "openai:gpt-4o-mini",
-    "simulated:perfect",
-    "scripted:replies.json",
-    "replay:recorded.jsonl",
-    "record:recorded.jsonl+openai:gpt-4o-mini",
-)
+class Provider(NamedTuple):
+    """One way to get a model."""
+
+    factory: str
+    """`module:function`; the function takes what follows `provider:`."""
+    example: str
+    help: str
+    """What it is, in one line."""
+    needs_name: bool = True
+    """False when `provider:` alone takes the name from the environment."""
+
+
+PROVIDERS: dict[str, Provider] = {
+    "openai": Provider(
+        "agentlab.models.openai_compatible:build",
+        "openai:gpt-4o-mini",
+        "any chat-completions endpoint (LLM_API_KEY, LLM_BASE_URL, LLM_MODEL)",
+        needs_name=False,
+    ),
+    "simulated": Provider(
+        "agentlab.models.simulated:build",
+        "simulated:perfect",
+        "knows the task's reference and errs by a published error model; no evidence about any model",
+    ),
+    "scripted": Provider(
+        "agentlab.models.scripted:build", "scripted:replies.json", "replies from a JSON file, in order"
+    ),
+    "replay": Provider(
+        "agentlab.models.replay:build_replay", "replay:recorded.jsonl", "replies that were recorded before"
+    ),
+    "record": Provider(
+        "agentlab.models.replay:build_recording",
+        "record:recorded.jsonl+openai:gpt-4o-mini",
+        "asks the model after + and records its replies for replay",
+    ),
+}
 
 
 def build_model(spec: str) -> Model:
@@ -32,12 +54,13 @@ def build_model(spec: str) -> Model:
     """
     provider, _, name = spec.partition(":")
     if provider not in PROVIDERS:
+        examples = ", ".join(known.example for known in PROVIDERS.values())
         raise unknown_name(
-            "model provider", provider, PROVIDERS, hint=f"A model is provider:name, for example {', '.join(EXAMPLES)}."
+            "model provider", provider, PROVIDERS, hint=f"A model is provider:name, for example {examples}."
         )
-    if not name:
-        example = next(example for example in EXAMPLES if example.startswith(f"{provider}:"))
-        raise ConfigError(f"Model {spec!r} names no model: write provider:name, for example {example}.")
-    module, _, factory = PROVIDERS[provider].partition(":")
+    known = PROVIDERS[provider]
+    if not name and known.needs_name:
+        raise ConfigError(f"Model {spec!r} names no model: write {provider}:..., for example {known.example}.")
+    module, _, factory = known.factory.partition(":")
     build: Callable[[str], Model] = getattr(importlib.import_module(module), factory)
     return build(name)

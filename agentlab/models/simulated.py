@@ -7,6 +7,7 @@ What they show is no evidence about any model.
 import dataclasses
 import functools
 import hashlib
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,21 +27,19 @@ from agentlab.records import (
     ModelRequest,
     Reply,
     RequestContext,
-    ToolCall,
     ToolResult,
     Usage,
     verdict_of,
 )
-from agentlab.tasks import Criterion, ReferenceStep, RequiredCall, Task, resolve_references
+from agentlab.tasks import NO_TRUTH_TAG, Criterion, ReferenceStep, RequiredCall, Task, resolve_references
 from agentlab.tokens import estimate_tokens
-from agentlab.tools import Tool, find_tool
+from agentlab.tools import Tool
 
-NO_TRUTH_TAG = "no_truth"
-"""Tag of a task made from free text, whose truth nobody knows; a simulated model cannot work on it."""
 MESSAGE_TOKENS = 4
 """Estimated tokens of a message beside its text (role, separators)."""
 
 Steps = tuple[tuple[str, JsonObject, ToolResult], ...]
+_Result = tuple[str, ToolResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ class SimulatedModel:
         if request.tool_schemas:
             for tool in request.tools:
                 if tool not in self._schema_tokens:
-                    self._schema_tokens[tool] = estimate_tokens(dumps(tool.native_schema(request.context.language)))
+                    self._schema_tokens[tool] = _json_tokens(tool.native_schema(request.context.language))
                 tokens += self._schema_tokens[tool]
         return tokens
 
@@ -273,24 +272,24 @@ def _observed(task: Task, criterion: Criterion, steps: Steps) -> tuple[str, str]
     """The status that the results show for a criterion, the latest counting, and the evidence for it."""
     key = criterion.key
     members = task.members.get(key)
-    whole: tuple[str, str] | None = None
-    shown: dict[str, tuple[str, str]] = {}
+    whole: _Result | None = None
+    shown: dict[str, _Result] = {}
     for tool, _, result in steps:
         if key in result.visible:
-            whole = (result.visible[key], _quote(tool, result))
+            whole = tool, result
         if result.check == criterion.name and result.passed is not None:
-            shown[result.subject or ""] = ("passed" if result.passed else "failed", _quote(tool, result))
+            shown[result.subject or ""] = tool, result
     if whole is not None:
-        return whole
+        return whole[1].visible[key], _quote(whole)
     if members == () and all(_was_made(required, steps) for required in task.required_evidence):
         return "passed", _last_quote(steps)
     subjects = members or ((criterion.subject,) if criterion.subject else tuple(shown))
-    failing = [subject for subject in subjects if shown.get(subject, ("", ""))[0] == "failed"]
+    failing = [subject for subject in subjects if subject in shown and not shown[subject][1].passed]
     if failing:
-        quotes = "; ".join(shown[subject][1] for subject in failing)
+        quotes = "; ".join(_quote(shown[subject]) for subject in failing)
         return "failed", f"{', '.join(failing)}: {quotes}" if members else quotes
     if subjects and all(subject in shown for subject in subjects):
-        return "passed", "; ".join(shown[subject][1] for subject in subjects)
+        return "passed", "; ".join(_quote(shown[subject]) for subject in subjects)
     return "not_evaluated", _last_quote([step for step in steps if not step[2].success] or steps)
 
 
@@ -299,20 +298,26 @@ def _was_made(required: RequiredCall, steps: Steps) -> bool:
         tool == required.tool
         and result.success == required.success
         and required.error_kind in (None, result.error_kind)
-        and required.arguments.items() <= arguments.items()
+        and all(arguments.get(name) == value for name, value in required.arguments.items())
         for tool, arguments, result in steps
     )
 
 
-def _quote(tool: str, result: ToolResult) -> str:
+def _quote(found: _Result) -> str:
     """A result in a few words, as evidence."""
-    facts = {"passed": result.passed, "error_kind": result.error_kind}
-    shown = [f"{name}={dumps(value)}" for name, value in facts.items() if value is not None]
-    return ", ".join([f"{tool} {result.subject or ''}".strip(), *shown, *filter(None, [result.message])])
+    tool, result = found
+    parts = [f"{tool} {result.subject}" if result.subject else tool]
+    if result.passed is not None:
+        parts.append("passed=true" if result.passed else "passed=false")
+    if result.error_kind is not None:
+        parts.append(result.error_kind)
+    if result.message:
+        parts.append(result.message)
+    return ", ".join(parts)
 
 
 def _last_quote(steps: Sequence[tuple[str, JsonObject, ToolResult]]) -> str:
-    return _quote(steps[-1][0], steps[-1][2]) if steps else ""
+    return _quote((steps[-1][0], steps[-1][2])) if steps else ""
 
 
 def _malformed(reply: Reply, request: ModelRequest, draws: _Draws) -> Reply:
@@ -347,8 +352,12 @@ def _message_tokens(message: Message) -> int:
 
 
 def _output_tokens(reply: Reply) -> int:
-    calls: Sequence[ToolCall] = reply.tool_calls
-    return estimate_tokens(reply.text) + sum(estimate_tokens(f"{c.name} {dumps(c.arguments)}") for c in calls)
+    calls = sum(estimate_tokens(call.name) + _json_tokens(call.arguments) for call in reply.tool_calls)
+    return estimate_tokens(reply.text) + calls
+
+
+def _json_tokens(value: Any) -> int:
+    return estimate_tokens(json.dumps(value, ensure_ascii=False))
 
 
 _WORDS: Mapping[str, Mapping[str, str]] = {

@@ -73,7 +73,7 @@ def test_mean_over_tasks(means, estimate, error, low, high):
     interval = mean_over_units(means)
     assert (interval.estimate, interval.low, interval.high) == pytest.approx((estimate, low, high), abs=1e-9)
     assert standard_error(means) == pytest.approx(error, abs=1e-9)
-    assert mean_over_units(means, limits=(0, 1)).high == min(1, pytest.approx(high, abs=1e-9))
+    assert mean_over_units(means, limits=(0, 1)).high == pytest.approx(min(1, high), abs=1e-9)
 
 
 def test_fewer_than_two_units_give_no_interval():

@@ -158,9 +158,9 @@ class OrdersState:
         return sorted(rows, key=lambda row: str(row[KEYS[kind]]))
 
     def add(self, kind: str, id: str, fields: JsonObject) -> None:
-        """Add one row."""
+        """Add one row; when parallel calls add the same id, the first one stays."""
         rows = _rows(kind, {id: fields}, self._run_key)
-        with self._transaction() as connection:
+        with contextlib.suppress(IntegrityError), self._transaction() as connection:
             connection.execute(_INSERT[kind], rows)
 
     def close(self) -> None:

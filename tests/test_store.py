@@ -1,0 +1,228 @@
+import datetime
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from agentlab import store as store_module
+from agentlab.errors import ConfigError, CorruptRecord, WrongExperiment
+from agentlab.records import Event
+from agentlab.store import Store, meta, runs
+from agentlab.trace import pack
+
+
+def a_row(run_id: str, **fields: Any) -> dict[str, Any]:
+    return {"run_id": run_id, "experiment": "e", "strategy": "s", "seed": 2**31, "planned_order": 0, **fields}
+
+
+def finish(
+    store: Store, run_id: str, attempt: int, end_reason: str = "answered", events: list[Event] | None = None
+) -> None:
+    now = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)
+    row = {"end_reason": end_reason, "success": 1, "started_at": now, "cost_usd": None}
+    step = {"step": 0, "tool": "查询", "executed": True, "arguments": "{}"}
+    store.finish(run_id, attempt, row, [step], [{"call": 0, "actor": "agent", "input_tokens": 5}], pack(events or []))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    made = Store(tmp_path, create=True)
+    yield made
+    made.close()
+
+
+def test_a_run_is_planned_claimed_finished_and_read_back(store: Store) -> None:
+    assert store.plan([a_row("r1"), a_row("r2")]) == 2
+    assert store.plan([a_row("r1"), a_row("r2"), a_row("r3")]) == 1
+    assert store.claim("r1") == 0
+    assert store.claim("r1") is None
+    event = Event("r1", 0, 0.5, "note", "agent", {"text": "中文 \u2028 \x00 🦊"})
+    finish(store, "r1", 0, events=[event])
+    assert store.claim("r1") is None
+    row = next(row for row in store.read("runs") if row["run_id"] == "r1")
+    assert (row["state"], row["success"], row["cost_usd"], row["seed"]) == ("finished", 1, None, 2**31)
+    assert row["started_at"].microsecond == 678901
+    assert store.read("steps")[0]["tool"] == "查询"
+    assert store.trace("r1") == [event]
+    assert {row["state"] for row in store.read("runs")} == {"finished", "planned"}
+
+
+@pytest.mark.parametrize(
+    ("end_reason", "again"),
+    [("infrastructure", 1), ("cancelled", 1), ("answered", None), ("budget_work_s", None), ("error", None)],
+)
+def test_only_what_says_nothing_about_the_agent_is_run_again(store: Store, end_reason: str, again: int | None) -> None:
+    store.plan([a_row("r")])
+    store.claim("r")
+    finish(store, "r", 0, end_reason)
+    assert store.claim("r") == again
+
+
+def test_an_error_of_ours_is_run_again_on_request(store: Store) -> None:
+    store.plan([a_row("r", strategy_name="react")])
+    store.claim("r")
+    finish(store, "r", 0, "error")
+    assert store.claim("r", retry_errors=True) == 1
+    assert [row["strategy_name"] for row in store.read("runs")] == ["react", "react"]
+
+
+def test_a_running_row_of_a_dead_process_is_interrupted_and_claimed(store: Store, tmp_path: Path) -> None:
+    store.plan([a_row("r")])
+    code = "import os, sys; from agentlab.store import Store; Store(sys.argv[1]).claim('r'); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -9
+    assert store.claim("r") == 1
+    assert [(row["attempt"], row["state"]) for row in store.read("runs")] == [(0, "interrupted"), (1, "running")]
+    assert store.read("runs")[0]["known_tokens"] is None
+
+
+def test_a_running_row_of_a_live_process_is_left_alone(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path)
+    store.plan([a_row("r")])
+    assert other.claim("r") == 0
+    assert store.claim("r") is None
+    assert store.interrupt_dead() == 0
+    other.close()
+    assert store.interrupt_dead() == 1
+
+
+def test_another_machine_is_judged_by_its_heartbeat(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.plan([a_row("r")])
+    store.claim("r")
+    with store._engine.begin() as connection:
+        connection.execute(sa.update(runs).values(owner="elsewhere:1:1:abc"))
+    assert store.claim("r") is None
+    later = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) + datetime.timedelta(seconds=120)
+    monkeypatch.setattr(store_module, "_now", lambda: later)
+    assert store.claim("r") == 1
+
+
+def test_a_folder_belongs_to_one_experiment(store: Store) -> None:
+    store.claim_folder("night", 7, {"name": "night"})
+    store.claim_folder("night", 7, {"name": "night", "repeats": 5})
+    assert store.experiment() == {"experiment": "night", "seed": 7, "definition": {"name": "night", "repeats": 5}}
+    for name, seed in (("day", 7), ("night", 8)):
+        with pytest.raises(WrongExperiment, match=r"'night' with seed 7.*--out"):
+            store.claim_folder(name, seed, {})
+
+
+def test_a_newer_schema_is_refused(store: Store, tmp_path: Path) -> None:
+    with store._engine.begin() as connection:
+        connection.execute(sa.update(meta).where(meta.c.name == "schema_version").values(value="99"))
+    with pytest.raises(WrongExperiment, match="newer agentlab"):
+        Store(tmp_path)
+
+
+def test_what_is_no_store_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="There is no experiment"):
+        Store(tmp_path / "nothing")
+    (tmp_path / "agentlab.sqlite").write_bytes(b"not a database, far from it" * 100)
+    with pytest.raises(CorruptRecord, match="is no agentlab store"):
+        Store(tmp_path)
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("create table t (x)")
+    connection.close()
+    with pytest.raises(CorruptRecord):
+        Store(other)
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
+    store.plan([a_row("abc1"), a_row("abd2"), a_row("xyz")])
+    for run_id in ("abc1", "abd2"):
+        store.claim(run_id)
+        finish(store, run_id, 0)
+    assert store.trace("abc") == []
+    with pytest.raises(ConfigError, match="Several runs begin with 'ab'"):
+        store.trace("ab")
+    with pytest.raises(ConfigError, match="Unknown run 'q'"):
+        store.trace("q")
+    with pytest.raises(ConfigError, match="not finished"):
+        store.trace("xyz")
+
+
+def test_no_secret_reaches_the_store(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_API_KEY", "sk-planted-secret")
+    store.plan([a_row("r")])
+    store.claim("r")
+    finish(store, "r", 0, events=[Event("r", 0, 0.0, "note", "agent", {"text": "key sk-planted-secret"})])
+    assert store.trace("r")[0].data == {"text": "key ***"}
+    store.claim_folder("e", 0, {"environment": {"token": "sk-planted-secret"}})
+    store.close()
+    assert all(b"sk-planted-secret" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def _write_many(folder: str, prefix: str, count: int) -> None:
+    """Runs in a process of its own: plan, claim and finish `count` runs with four threads."""
+    own = Store(folder, create=True)
+    ids = [f"{prefix}{i}" for i in range(count)]
+    own.plan([a_row(run_id) for run_id in ids])
+
+    def work(part: list[str]) -> None:
+        for run_id in part:
+            attempt = own.claim(run_id)
+            if attempt is not None:
+                finish(own, run_id, attempt)
+
+    threads = [threading.Thread(target=work, args=(ids[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    own.close()
+
+
+WRITER = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_store
+test_store._write_many(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(("prefixes", "expected"), [(("a", "b"), 400), (("a", "a"), 200)])
+def test_e10_two_processes_on_a_database_that_does_not_exist_yet(
+    tmp_path: Path, prefixes: tuple[str, str], expected: int
+) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), prefix, "200"], stderr=subprocess.PIPE)
+        for prefix in prefixes
+    ]
+    errors = [process.communicate(timeout=100)[1].decode() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    reader = Store(tmp_path)
+    rows = reader.read("runs")
+    reader.close()
+    assert len(rows) == len({row["run_id"] for row in rows}) == expected
+    assert {row["state"] for row in rows} == {"finished"}
+
+
+def test_the_store_survives_a_kill_in_the_middle_of_writing(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), "k", "100000"])
+    try:
+        while not _finished(tmp_path):
+            assert process.poll() is None
+    finally:
+        os.kill(process.pid, 9)
+        process.wait()
+    reader = Store(tmp_path)
+    done = {row["run_id"] for row in reader.read("runs") if row["state"] == "finished"}
+    for table in ("steps", "calls"):
+        assert {row["run_id"] for row in reader.read(table)} == done
+    reader.close()
+
+
+def _finished(folder: Path) -> int:
+    try:
+        reader = Store(folder)
+    except (ConfigError, WrongExperiment):
+        return 0
+    try:
+        return sum(row["state"] == "finished" for row in reader.read("runs")) > 20
+    finally:
+        reader.close()
