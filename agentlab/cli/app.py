@@ -42,22 +42,14 @@ class ListKind(enum.StrEnum):
 def main() -> None:
     """Run the command line; errors of ours are one clear message, never a traceback."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
-    except KeyboardInterrupt:
-        print("\nStopped. Finished runs are stored; the same command continues where this one ended.", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
+        app()
     except AgentLabError as error:
         print(scrub(f"agentlab: {error}"), file=sys.stderr)
         sys.exit(EXIT_USAGE)
-    except Exception as error:
-        if not type(error).__module__.startswith(("click", "typer")):
-            raise
-        show = getattr(error, "show", None)
-        if show is not None:
-            show()
-        sys.exit(getattr(error, "exit_code", EXIT_USAGE))
+    except SystemExit as end:
+        if end.code == EXIT_INTERRUPTED:
+            print("Stopped. Finished runs are stored; the same command continues where this one ended.", file=sys.stderr)
+        raise
 
 
 @app.command()

@@ -1,79 +1,59 @@
-"""The text format of ReAct: how a reply is read to an intent and how an intent is written as a reply."""
+"""ReAct: one thought and one action per model call, as text, until the model writes its final answer."""
 
-from typing import Any
-
-from agentlab.answers import SUBMIT, answer_fault, answer_from_arguments, answer_to_arguments, read_answer
-from agentlab.errors import BadArguments
-from agentlab.json_values import dumps
-from agentlab.records import Answer, CallIntent, FinishIntent, Intent, JsonObject, Reply, Unreadable
-from agentlab.strategies.native import problem_feedback
+from agentlab.records import Answer, CallIntent, FinishIntent, Message, ToolCall, Unreadable
+from agentlab.session import Session
+from agentlab.strategies.base import rounds, system_message, task_message
+from agentlab.strategies.react_format import ReactFormat
 from agentlab.strategies.react_reader import Turn, read_turn
 
-__all__ = ["ReactFormat", "Turn", "read_turn"]
+__all__ = ["ReAct", "ReactFormat", "Turn", "read_turn"]
 
-_WORDS = {
-    "en": {"thought": "Thought: ", "action": "Action: ", "input": "Action Input: ", "final": "Final Answer: "},
-    "zh": {"thought": "思考：", "action": "行动：", "input": "行动输入：", "final": "最终答案："},
-}
+_OBSERVATION = {"en": "Observation: ", "zh": "观察："}
 
 
-class ReactFormat:
-    """One thought and one action, or a final answer, as text.
+class ReAct:
+    """Alternates one thought and one action per model call, with tools and results as text, until a final answer.
+
+    Actors: agent, which sees all tools as text. Model calls: one per action, one per malformed reply, one for the
+    answer. Stops at the final answer or when a limit is reached. What the model writes after its action is a guess
+    about the result and is not kept in the history.
+
+    Source: Yao et al. 2022, arXiv 2210.03629, section 2. Deviates: actions are checked against the tool's schema;
+    a malformed action yields feedback instead of ending the run; the worked example is an experiment factor.
 
     Args:
-        language: zh or en: the marker words that are written and the language of feedback; both are read.
+        max_rounds: model calls at most; None leaves it to the budget.
     """
 
     name = "react"
-    native_tools = False
-    stop: tuple[str, ...] = ("\nObservation:", "\n观察：", "\n观察:")
+    version = "1"
+    actors = ("agent",)
+    answer_by = "model"
+    prompts = ("task", "answer_format", "react", "example_react")
 
-    def __init__(self, language: str = "en") -> None:
-        self.language = "zh" if language == "zh" else "en"
+    def __init__(self, max_rounds: int | None = None) -> None:
+        self.max_rounds = max_rounds
 
-    def schema(self, tools: tuple[Any, ...]) -> JsonObject | None:
-        """Return None: a turn is lines of text, not one JSON value."""
-        return None
-
-    def read(self, reply: Reply, tools: tuple[Any, ...]) -> Intent:
-        """Return one call, the answer, or what is wrong with the form.
-
-        A reply that was cut off still counts when its action was complete before the cut.
-        """
-        turn = read_turn(reply.text, tools, self.language)
-        is_complete = reply.problem == "call_in_text" or (turn.kind == "action" and bool(turn.dropped))
-        if reply.problem is not None and not is_complete:
-            return Unreadable(reply.problem, problem_feedback(reply, self.language))
-        if turn.kind == "format_error":
-            return Unreadable("format_error", turn.feedback)
-        if turn.kind == "final":
-            if fault := answer_fault(turn.answer):
-                return Unreadable("bad_answer", fault)
-            return FinishIntent(read_answer(turn.answer) or Answer(text=turn.answer), turn.thought)
-        arguments = turn.arguments or {}
-        if turn.tool == SUBMIT:
-            try:
-                return FinishIntent(answer_from_arguments(arguments), turn.thought)
-            except BadArguments as error:
-                return Unreadable("bad_answer", str(error))
-        return CallIntent(((turn.tool, arguments),), turn.thought)
-
-    def write(self, intent: Intent) -> Reply:
-        """Return the turn as text. Line ends in the thought become spaces, so that none of it reads as a marker.
-
-        Raises:
-            ValueError: the intent does not hold exactly one call, or is no intent of a model.
-        """
-        words = _WORDS[self.language]
-        if isinstance(intent, Unreadable):
-            raise ValueError("an unreadable reply is what a reader finds, not what a model means")
-        lines = [words["thought"] + " ".join(intent.thought.split())] if intent.thought else []
-        if isinstance(intent, CallIntent):
-            if len(intent.calls) != 1:
-                raise ValueError(f"a ReAct turn holds exactly one call, not {len(intent.calls)}")
-            name, arguments = intent.calls[0]
-            lines += [words["action"] + name, words["input"] + dumps(arguments)]
-        else:
-            answer = intent.answer
-            lines.append(words["final"] + (dumps(answer_to_arguments(answer)) if answer.is_readable else answer.text))
-        return Reply(text="\n".join(lines), finish_reason="stop")
+    async def solve(self, session: Session) -> Answer:
+        """Return the model's answer."""
+        language = session.settings.language
+        format = ReactFormat(language)
+        tools = "\n".join(tool.text_line(language) for tool in session.tools if not tool.is_control)
+        messages: list[Message] = [
+            system_message(session, "react", "example_react", tools=tools),
+            task_message(session),
+        ]
+        for number in rounds(self.max_rounds):
+            reply = await session.ask("agent", messages, format)
+            turn = read_turn(reply.text, session.tools, language)
+            intent = format.intent_of(turn, reply)
+            if isinstance(intent, FinishIntent):
+                return intent.answer
+            messages.append({"role": "assistant", "content": turn.kept})
+            if isinstance(intent, Unreadable):
+                messages.append({"role": "user", "content": session.unreadable("agent", intent)})
+            elif isinstance(intent, CallIntent):
+                name, arguments = intent.calls[0]
+                observation = await session.act("agent", ToolCall(f"call_{number}", name, arguments))
+                messages.append({"role": "user", "content": _OBSERVATION[language] + observation.text})
+        raise AssertionError("rounds() ends by raising")

@@ -35,7 +35,7 @@ _NO_ACTION = {
     "无", "没有", "不需要", "结束", "完成", "最终答案",
 }  # fmt: skip
 _NO_ARGUMENTS = {"", "none", "null", "无"}
-_LONGEST_PYTHON_CHARS = 4000
+_LONGEST_PYTHON_CHARS = 2000
 """Python syntax above this length is not tried: its parser is recursive."""
 
 

@@ -363,7 +363,7 @@ def test_a_refusal_is_text_with_a_note() -> None:
         ({"input_tokens": 5, "output_tokens": 2.0}, (5, 2, None, None)),
         ({"prompt_tokens": 5, "completion_tokens": None}, (5, None, None, None)),
         ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 4}, (9, 1, 4, None)),
-        ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 10}}, (9, 1, None, None)),
+        ({"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 10}, (9, 1, None, None)),
         (
             {
                 "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 45,
