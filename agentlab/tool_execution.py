@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from agentlab.errors import Interrupted, ToolError
+from agentlab.errors import InfrastructureError, Interrupted, ToolError
 from agentlab.json_values import NotJsonable, clean_text, to_json_value
 from agentlab.records import JsonObject, ToolResult
 from agentlab.tools import Tool
@@ -26,6 +26,7 @@ async def execute(tool: Tool, arguments: JsonObject, workers: Workers, timeout_s
         timeout_s: limit of this call in seconds; None runs a plain function inline.
 
     Raises:
+        InfrastructureError: the harness around the system under test failed, not the system.
         Interrupted: a person pressed Ctrl-C while the tool ran; everything else a tool raises,
             SystemExit included, is a failed result.
     """
@@ -42,6 +43,8 @@ async def execute(tool: Tool, arguments: JsonObject, workers: Workers, timeout_s
         return _failure("connection_failed", f"{tool.name}: {type(error).__name__}: {error}")
     except NotJsonable as error:
         return _failure("bad_result", f"{tool.name} ran, but its result cannot be shown: {error}.")
+    except InfrastructureError:
+        raise
     except KeyboardInterrupt:
         raise Interrupted(f"stopped by a person while {tool.name} was running") from None
     except asyncio.CancelledError:
@@ -77,7 +80,7 @@ def _result_of(value: Any) -> ToolResult:
         success=value.success,
         passed=value.passed,
         check=value.check,
-        subject=value.subject,
+        subject=clean_text(value.subject) if value.subject is not None else None,
         data=to_json_value(value.data),
         message=clean_text(value.message),
         error_kind=value.error_kind if value.success else value.error_kind or "tool_failed",

@@ -1,5 +1,6 @@
 """What a run starts from: base data, with a task's initial state and its defects laid over it."""
 
+import copy
 from typing import Any
 
 from agentlab.records import JsonObject
@@ -23,8 +24,12 @@ def merge_patch(base: Any, patch: Any) -> Any:
 
 
 def starting_state(task: Task, base: JsonObject) -> JsonObject:
-    """Return `base` with the task's `initial_state` and then the `changes` of its defects laid over it."""
-    state: JsonObject = merge_patch(base, task.initial_state)
+    """Return `base` with the task's `initial_state` and then the `changes` of its defects laid over it.
+
+    The result shares nothing with its sources, so an environment may change it.
+    """
+    state = merge_patch(base, task.initial_state)
     for defect in task.defects:
         state = merge_patch(state, defect.changes)
-    return state
+    own: JsonObject = copy.deepcopy(state)
+    return own

@@ -65,7 +65,7 @@ def endpoint_from_environment() -> Endpoint:
     """Return the endpoint that the environment variables describe; its key is registered as a secret.
 
     Raises:
-        ConfigError: no key for a server elsewhere, or an address that is none.
+        ConfigError: no key for a server elsewhere, a key that no header can carry, or an address that is none.
     """
     family = next(
         (name for name in FAMILIES if os.environ.get(f"{name}_API_KEY") or os.environ.get(f"{name}_BASE_URL")), "LLM"
@@ -77,6 +77,8 @@ def endpoint_from_environment() -> Endpoint:
     endpoint = Endpoint(base_url, key or NO_KEY, url_setting if address else "the default address", key_setting)
     if not key and not endpoint.is_loopback:
         raise ConfigError(_missing_key(endpoint))
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"{key_setting} holds characters that no key has; was something else pasted into it?")
     secrets.remember(key)
     secrets.without_password(base_url)
     return endpoint

@@ -27,7 +27,7 @@ import openai
 from agentlab import secrets
 from agentlab.errors import ConfigError, ModelUnavailable, QuotaExhausted
 from agentlab.json_values import to_json_value
-from agentlab.models.endpoint import Endpoint, endpoint_from_environment, model_from_environment
+from agentlab.models.endpoint import NO_KEY, Endpoint, endpoint_from_environment, model_from_environment
 from agentlab.models.failures import TRANSPORT_WORDS, failure_message, transport_kind
 from agentlab.models.prices import price_usd
 from agentlab.models.replies import REASONING_KEY, read_response
@@ -80,6 +80,8 @@ class OpenAICompatibleModel:
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        if endpoint.api_key != NO_KEY:
+            secrets.remember(endpoint.api_key)
         self.name = f"openai:{model}"
         self.endpoint = endpoint
         self._model = model

@@ -16,13 +16,13 @@ from agentlab.records import JsonObject
 from agentlab.tools import Tool, tools_from_schemas
 
 _MARKER = re.compile(
-    r"""^[ \t>#*_`-]*(?:\d+[.)][ \t]*)?            # quote, heading, list or bold before the word
+    r"""^[ \t>#-]*(?:\d+[.)][ \t]*)?(?P<bold>[*_`]+[ \t]*)?   # quote, heading, list, bold before the word
     (?:(?P<input>action[ _]?input|行动[ \t]*输入|动作[ \t]*输入)
       |(?P<action>action|行动|动作)
       |(?P<observation>observation|观察结果|观察)
       |(?P<final>final[ _]?answer|最终答案|最终回答)
       |(?P<thought>thought|思考))
-    (?:[ \t]*\d+)?[ \t*_`]*[:：][*_`]*             # "Action 1:" and "**Action:**" are the same marker""",
+    (?:[ \t]*\d+)?[ \t*_`]*[:：](?(bold)[*_`]*)    # "Action 1:" and "**Action:**" are the same marker""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 _DECIDING = ("action", "final", "observation")

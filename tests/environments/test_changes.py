@@ -37,5 +37,6 @@ def test_defects_are_laid_over_the_initial_state_and_change_nothing_else() -> No
     state = starting_state(task, base)
     assert state["orders"]["ORDER1002"] == {"amount": -20.0, "status": "unknown", "user_id": "USER002"}
     assert state["users"] == {"USER002": {}}
-    assert base["orders"]["ORDER1002"]["amount"] == 1.0
+    state["users"]["USER002"]["name"] = "changed"
+    assert base == {"orders": {"ORDER1002": {"amount": 1.0, "status": "x", "user_id": "y"}}, "users": {"USER002": {}}}
     assert task.initial_state["orders"]["ORDER1002"]["amount"] == 20.0

@@ -195,12 +195,14 @@ def test_a_broken_task_is_caught(task_id: str, change: Change, words: str) -> No
     assert any(words in problem for problem in problems), problems
 
 
+_ONE_CLUSTER = dataclasses.replace(ORDERS, tasks=tuple(task for task in ORDERS.tasks if task.cluster == "order-1001"))
+
+
 def _suite_with(task_id: str, **changes: Any) -> Suite:
-    tasks = [task.model_copy(update=changes) if task.id == task_id else task for task in ORDERS.tasks]
-    return dataclasses.replace(ORDERS, tasks=tuple(tasks))
+    tasks = [task.model_copy(update=changes) if task.id == task_id else task for task in _ONE_CLUSTER.tasks]
+    return dataclasses.replace(_ONE_CLUSTER, tasks=tuple(tasks))
 
 
-_CLUSTER = "order-1001"
 _TWIN = ORDERS.task("order-1001--unknown-status")
 
 
@@ -225,16 +227,17 @@ _TWIN = ORDERS.task("order-1001--unknown-status")
         (_suite_with(_TWIN.id, canonical=True), "subject 'ORDER1001' needs exactly one canonical task, and has 2"),
         (_suite_with(_TWIN.id, subject="ORDER1005"), "subject 'ORDER1005' needs exactly one canonical task, and has 0"),
         (
-            dataclasses.replace(ORDERS, approved_tools={"order-1": ()}),
+            dataclasses.replace(_ONE_CLUSTER, approved_tools={"order-1": ()}),
             "approved_tools names the task 'order-1', which does not exist",
         ),
         (
-            dataclasses.replace(ORDERS, approved_tools={"order-1001": ("login",)}),
+            dataclasses.replace(_ONE_CLUSTER, approved_tools={"order-1001": ("login",)}),
             "approved_tools of order-1001: 'login' is no tool with permission ask",
         ),
     ],
 )
 def test_a_broken_suite_is_caught(suite: Suite, words: str) -> None:
+    assert prove_suite(_ONE_CLUSTER) == []
     problems = prove_suite(suite)
     assert any(words in problem for problem in problems), problems
 

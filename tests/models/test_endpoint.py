@@ -83,6 +83,16 @@ def test_keys_and_passwords_become_secrets(monkeypatch: pytest.MonkeyPatch) -> N
     assert secrets.scrub("sk-endpoint-test-key endpoint-pass") == "*** ***"
 
 
+@pytest.mark.parametrize("key", ["密钥-secret", "sk-one\nsk-two"])
+def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_API_KEY", key)
+    with pytest.raises(ConfigError, match="LLM_API_KEY holds characters") as raised:
+        endpoint_from_environment()
+    assert key not in str(raised.value)
+
+
 def test_the_model_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model_from_environment() == DEFAULT_MODEL
     monkeypatch.setenv("OPENAI_MODEL", "b")

@@ -270,12 +270,8 @@ def test_a_refused_key_is_not_repeated_and_never_shown(
     status: int, words: str, chat_server: ChatServer, make_request: MakeRequest
 ) -> None:
     chat_server.script([error_response(status, f"Incorrect API key provided: {KEY}")])
-    model = model_at(chat_server.base_url)
-    from agentlab import secrets
-
-    secrets.remember(KEY)
     with pytest.raises(ModelUnavailable, match=words) as raised:
-        run(model, make_request())
+        run(model_at(chat_server.base_url), make_request())
     assert "Incorrect API key provided: ***" in str(raised.value)
     assert KEY not in str(raised.value) + repr(raised.value.sends)
     assert len(raised.value.sends) == 1
@@ -333,7 +329,7 @@ def test_a27_when_all_sends_fail_it_is_a_transport_failure(
     fault: dict[str, Any], chat_server: ChatServer, make_request: MakeRequest
 ) -> None:
     chat_server.script([text_response(**fault)])
-    with pytest.raises(ModelUnavailable, match="4 sends.*the connection was lost") as raised:
+    with pytest.raises(ModelUnavailable, match=r"4 sends.*the connection was lost") as raised:
         run(model_at(chat_server.base_url), make_request())
     assert [send.status for send in raised.value.sends] == [None] * MAX_SENDS
 
@@ -351,7 +347,7 @@ def test_a_refused_port_is_named(make_request: MakeRequest) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-        with pytest.raises(ModelUnavailable, match="nothing is listening.*Start the server, or correct LLM_BASE_URL"):
+        with pytest.raises(ModelUnavailable, match=r"nothing is listening.*Start the server, or correct LLM_BASE_URL"):
             run(model_at(f"http://127.0.0.1:{port}/v1"), make_request())
 
 
