@@ -5,6 +5,8 @@ Reads a JSON request (path, out, parameters) from standard input; writes the rea
 
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 
 def main() -> int:
@@ -15,18 +17,20 @@ def main() -> int:
     from traitlets.config import Config
 
     request = json.load(sys.stdin)
-    # Unix sockets instead of TCP ports: no races for a port, and no unencrypted TCP.
-    transport = {} if sys.platform == "win32" else {"config": Config({"KernelManager": {"transport": "ipc"}})}
     try:
-        papermill.execute_notebook(
-            request["path"],
-            request["out"],
-            parameters=request["parameters"],
-            kernel_name="python3",
-            language="python",
-            progress_bar=False,
-            **transport,
-        )
+        with tempfile.TemporaryDirectory(prefix="agentlab-") as sockets:
+            # Unix sockets instead of TCP ports: no race for a port, no unencrypted TCP. In a folder of their own:
+            # by default every kernel started in one working directory would take the same socket.
+            ipc = {"transport": "ipc", "ip": str(Path(sockets) / "kernel")}
+            papermill.execute_notebook(
+                request["path"],
+                request["out"],
+                parameters=request["parameters"],
+                kernel_name="python3",
+                language="python",
+                progress_bar=False,
+                config=Config({"KernelManager": {} if sys.platform == "win32" else ipc}),
+            )
     except PapermillExecutionError as error:
         print(f"cell {error.exec_count} failed: {error.ename}: {error.evalue}", file=sys.stderr)
         return 1

@@ -121,7 +121,8 @@ def by_strategy(runs: pd.DataFrame, by: str | None = None, *, references: bool =
     """Return the rate table: one row per strategy in declared order, planned strategies without a finished run too.
 
     Columns (missing where the frame cannot tell, never 0):
-        planned: runs in the frame. evaluable: runs with `success`. excluded: started runs without it.
+        planned: runs in the frame. evaluable: runs with `success`. passed: those with `success` 1.
+        excluded: started runs without it.
         unfinished: runs not started or still running. extra_attempts: repetitions after infrastructure trouble.
         n_tasks, n_clusters: with an evaluable run. pass_rate, low, high, interval: headline with its 95 % interval
         and the method's name; `basis` says whether it is balanced. healthy_rate, defective_rate: its two strata.
@@ -157,13 +158,14 @@ def by_strategy(runs: pd.DataFrame, by: str | None = None, *, references: bool =
 
 
 _COLUMNS = {
-    "planned": "int64", "evaluable": "int64", "excluded": "int64", "unfinished": "int64", "extra_attempts": "int64",
-    "n_tasks": "int64", "n_clusters": "int64", "pass_rate": "float64", "low": "float64", "high": "float64",
-    "interval": "string", "basis": "string", "healthy_rate": "float64", "defective_rate": "float64",
-    "strict_rate": "float64", "defect_recall": "float64", "false_alarm_rate": "float64", "flip_rate": "float64",
-    "verdict_passed_share": "float64", "budget_bound_share": "float64", "tokens_per_run": "float64",
-    "tokens_unknown_runs": "int64", "tokens_per_correct": "float64", "cost_per_run_usd": "float64",
-    "cost_unknown_runs": "int64", "cost_per_correct_usd": "float64", "answer_by": "string", "reference": "bool",
+    "planned": "int64", "evaluable": "int64", "passed": "int64", "excluded": "int64", "unfinished": "int64",
+    "extra_attempts": "int64", "n_tasks": "int64", "n_clusters": "int64", "pass_rate": "float64", "low": "float64",
+    "high": "float64", "interval": "string", "basis": "string", "healthy_rate": "float64",
+    "defective_rate": "float64", "strict_rate": "float64", "defect_recall": "float64", "false_alarm_rate": "float64",
+    "flip_rate": "float64", "verdict_passed_share": "float64", "budget_bound_share": "float64",
+    "tokens_per_run": "float64", "tokens_unknown_runs": "int64", "tokens_per_correct": "float64",
+    "cost_per_run_usd": "float64", "cost_unknown_runs": "int64", "cost_per_correct_usd": "float64",
+    "answer_by": "string", "reference": "bool",
 }  # fmt: skip
 
 
@@ -177,6 +179,7 @@ def _strategy_row(runs: pd.DataFrame) -> dict[str, Any]:
     return {
         "planned": len(runs),
         "evaluable": int(evaluable.sum()),
+        "passed": int(hits.sum()),
         "excluded": rate.n_excluded,
         "unfinished": unfinished,
         "extra_attempts": int((runs["n_attempts"].fillna(1) - 1).sum()) if "n_attempts" in runs.columns else 0,

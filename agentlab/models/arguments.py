@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentlab.errors import BadArguments
-from agentlab.json_values import to_json_value
+from agentlab.json_values import clean_text, to_json_value
 from agentlab.records import JsonObject
 from agentlab.tools import Tool
 
@@ -74,9 +74,9 @@ def fenced(text: str) -> str | None:
 
 
 def excerpt(value: Any) -> str:
-    """Return the beginning of a value as text of one line."""
+    """Return the beginning of a value as clean text of one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = " ".join(text.split())
+    text = clean_text(" ".join(text.split()))
     return text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS] + "…"
 
 

@@ -109,14 +109,15 @@ class OpenAICompatibleModel:
             ConfigError: the model is in use in another event loop.
         """
         client = self._open()
-        payload = self._payload(request)
+        limit_field, payload = self._limit_field, self._payload(request)
         taken_ids = _call_ids(request.messages)
         sends: list[Send] = []
         wait_s = 0.0
         while True:
             outcome = await self._send(client, payload, request, taken_ids)
             sends.append(Send(outcome.status, outcome.latency_s, wait_s, outcome.error, outcome.reply.usage))
-            if self._learn_limit_field(outcome):
+            if limit_field == "max_tokens" and _wants_newer_limit_field(outcome):
+                limit_field = self._limit_field = "max_completion_tokens"
                 payload, wait_s = self._payload(request), 0.0
                 continue
             next_wait_s = self._retry.wait_s(
@@ -235,15 +236,6 @@ class OpenAICompatibleModel:
             cost = price_usd(returned_model, send.usage, base_url=self.endpoint.base_url)
         return cost
 
-    def _learn_limit_field(self, outcome: _Outcome) -> bool:
-        """Whether the server has just refused `max_tokens` and wants its newer name; used from then on."""
-        if outcome.status != 400 or self._limit_field != "max_tokens":
-            return False
-        if "max_completion_tokens" not in outcome.reply.detail:
-            return False
-        self._limit_field = "max_completion_tokens"
-        return True
-
     def _payload(self, request: ModelRequest) -> bytes:
         """The request as UTF-8 JSON; what JSON cannot carry is replaced as `agentlab.json_values` documents."""
         body = self._body(request)
@@ -303,6 +295,11 @@ def is_strict_schema(schema: Any) -> bool:
         if schema.get("additionalProperties") is not False or names != set(schema.get("required", ())):
             return False
     return all(is_strict_schema(item) for item in schema.values())
+
+
+def _wants_newer_limit_field(outcome: _Outcome) -> bool:
+    """Whether the server has refused `max_tokens` and named its successor, as those of reasoning models do."""
+    return outcome.status == 400 and "max_completion_tokens" in outcome.reply.detail
 
 
 def _encode(body: JsonObject) -> bytes:

@@ -79,8 +79,8 @@ def warn_without_chinese() -> None:
 @cache
 def _warn(process: int) -> None:
     warnings.warn(
-        "No font with Chinese characters found: chart labels are in English. Install the extra "
-        f"(pip install 'agentlab-compare[cjk]') or a system font (fonts-wqy-microhei), or set {VARIABLE} to a font file.",
+        "No font with Chinese characters found: charts are labelled in English. Install the extra (pip install "
+        f"'agentlab-compare[cjk]') or a system font (fonts-wqy-microhei), or set {VARIABLE} to a font file.",
         UserWarning,
         stacklevel=2,
     )
@@ -92,7 +92,9 @@ def _named(path: str) -> tuple[str, frozenset[int]]:
     except (OSError, RuntimeError) as error:
         raise ConfigError(f"{VARIABLE}={path} is no readable font file: {error}") from error
     if not _has_sample(covered):
-        raise ConfigError(f"{VARIABLE}={path} lacks the simplified Chinese characters {SAMPLE}; name another font file.")
+        raise ConfigError(
+            f"{VARIABLE}={path} lacks the simplified Chinese characters {SAMPLE}; name another font file."
+        )
     return _register(Path(path)), covered
 
 

@@ -42,15 +42,17 @@ TEXTS: dict[str, tuple[str, str]] = {
     "axis_difference": ("difference to {baseline}, percentage points", "与 {baseline} 的差异（百分点）"),
     "column_rate": ("pass rate [95 %]", "通过率 [95%]"),
     "column_passed": ("passed / runs", "通过 / 运行"),
-    "column_units": ("tasks, flows", "任务, 流程"),
+    "column_units": ("tasks / flows", "任务 / 流程"),
     "column_difference": ("difference [95 %]", "差异 [95%]"),
-    "units_cell": ("{tasks}, {clusters}", "{tasks}, {clusters}"),
     "incomplete": ("{missing} of {planned} not judged", "{planned} 次中 {missing} 次无结果"),
     "baseline": ("baseline", "基线"),
     "margin_band": ("margin ±{margin} points", "界值 ±{margin} 个百分点"),
     "no_common_task": ("no common task", "没有共同任务"),
-    "constant_answer": ("best constant answer {rate}", "恒定答案最高 {rate}"),
-    "forest_caption": ("{strategy}: pass rate {rate}, {passed} of {runs} runs", "{strategy}：通过率 {rate}，{runs} 次运行通过 {passed} 次"),
+    "constant_answer": ("best constant answer {rate}", "固定回答最高 {rate}"),
+    "forest_caption": (
+        "{strategy}: pass rate {rate}, {passed} of {runs} runs",
+        "{strategy}：通过率 {rate}，{runs} 次运行通过 {passed} 次",
+    ),
     # tokens
     "tokens_title": ("Tokens per run by actor", "每次运行的 Token 消耗（按角色）"),
     "tokens_hint": (
@@ -70,7 +72,10 @@ TEXTS: dict[str, tuple[str, str]] = {
         "Hardest tasks on top. Flip rate: share of pairs of repeats that disagree (0 = always the same).",
         "最难的任务在最上方。翻转率：同一任务两次重复结果不一致的比例（0 表示每次都一样）。",
     ),
-    "stability_cut": ("{shown} of {tasks} tasks shown, the least stable ones.", "共 {tasks} 个任务，仅展示最不稳定的 {shown} 个。"),
+    "stability_cut": (
+        "{shown} of {tasks} tasks shown, the least stable ones.",
+        "共 {tasks} 个任务，仅展示最不稳定的 {shown} 个。",
+    ),
     "flip_rate": ("flip rate", "翻转率"),
     "all_tasks": ("all tasks", "全部任务"),
     "share_passed": ("share of repeats that pass", "重复通过比例"),

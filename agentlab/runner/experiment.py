@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentlab.errors import Interrupted
+from agentlab.errors import AgentLabError, Interrupted
 from agentlab.runner.blocking import run_blocking
 from agentlab.runner.build import ModelPool, PlannedRun, plan_runs
 from agentlab.runner.progress import Progress, progress_for
@@ -134,8 +134,8 @@ class _Engine:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(concurrency, len(planned))):
                     group.create_task(self._work(queue))
-        except* Interrupted as stops:
-            raise stops.exceptions[0] from None
+        except* AgentLabError as stops:
+            raise _first(stops) from None
         finally:
             heartbeat.cancel()
             for run_id, attempt in self._running.items():
@@ -173,6 +173,12 @@ class _Engine:
             while True:
                 await asyncio.sleep(HEARTBEAT_S)
                 await self._writer.run(self._store.heartbeat)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group, however deep it lies."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 async def execute(planned: PlannedRun, models: ModelPool) -> RunResult:

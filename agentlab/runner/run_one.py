@@ -11,7 +11,7 @@ from typing import Any
 from agentlab.answers import submit_tool
 from agentlab.budget import Budget, Meter
 from agentlab.environments.base import Environment, settle
-from agentlab.errors import BudgetExceeded, InfrastructureError, Interrupted, QuotaExhausted, StopRun
+from agentlab.errors import BudgetExceeded, ConfigError, InfrastructureError, Interrupted, QuotaExhausted, StopRun
 from agentlab.records import Answer, Event, JsonObject, Model
 from agentlab.scoring import Score, calls_of, score_run
 from agentlab.secrets import scrub
@@ -81,6 +81,7 @@ async def run_one(
         debug: raise bugs instead of recording them as end_reason `error`.
 
     Raises:
+        ConfigError: a setting of the user's cannot work, which is no property of the strategy.
         Interrupted: a person pressed Ctrl-C while a tool ran.
         asyncio.CancelledError: the run was cancelled from outside.
     """
@@ -107,7 +108,7 @@ async def run_one(
             trace.add("budget_hit", "session", limit=stop.kind, message=str(stop))
     except (InfrastructureError, TimeoutError) as trouble:
         end_reason, error = "infrastructure", trouble
-    except (Interrupted, asyncio.CancelledError):
+    except (ConfigError, Interrupted, asyncio.CancelledError):
         raise
     except Exception as bug:
         if debug:

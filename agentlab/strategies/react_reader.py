@@ -16,7 +16,7 @@ from agentlab.records import JsonObject
 from agentlab.tools import Tool, tools_from_schemas
 
 _MARKER = re.compile(
-    r"""^[ \t>#-]*(?:\d+[.)][ \t]*)?(?P<bold>[*_`]+[ \t]*)?   # quote, heading, list, bold before the word
+    r"""^[ \t>#-]*(?:\d+[.)][ \t]*|[*+][ \t]+)?(?P<bold>[*_`]+)?   # quote, heading, list, bold before the word
     (?:(?P<input>action[ _]?input|行动[ \t]*输入|动作[ \t]*输入)
       |(?P<action>action|行动|动作)
       |(?P<observation>observation|观察结果|观察)

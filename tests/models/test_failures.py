@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +17,7 @@ ENDPOINT = Endpoint(
 
 
 def chained(*errors: BaseException) -> BaseException:
-    for error, cause in zip(errors, errors[1:], strict=False):
+    for error, cause in itertools.pairwise(errors):
         error.__cause__ = cause
     return errors[0]
 

@@ -313,6 +313,19 @@ def test_the_newer_name_of_the_output_limit_is_learnt_once(chat_server: ChatServ
     assert limits == [(5, None), (None, 5), (None, 6)]
 
 
+def test_parallel_requests_all_learn_the_newer_name(chat_server: ChatServer, make_request: MakeRequest) -> None:
+    refusal = error_response(400, "Use 'max_completion_tokens' instead.", param="max_tokens")
+    chat_server.script([text_response(needs="max_completion_tokens", otherwise=refusal)])
+    model = model_at(chat_server.base_url)
+
+    async def main() -> list[Reply]:
+        replies = await asyncio.gather(*(model.complete(make_request(max_output_tokens=5)) for _ in range(5)))
+        await model.close()
+        return replies
+
+    assert [answer_of(reply) for reply in asyncio.run(main())] == ["订单正常。"] * 5
+
+
 def test_a27_a_body_cut_in_the_middle_is_repeated(chat_server: ChatServer, make_request: MakeRequest) -> None:
     chat_server.script([text_response(truncate_bytes=120), text_response()])
     (reply,) = run(model_at(chat_server.base_url), make_request())

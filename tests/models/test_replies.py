@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -224,6 +225,8 @@ def test_missing_arguments_of_a_tool_that_needs_some_are_named() -> None:
 
 def test_surrogates_in_arguments_are_replaced() -> None:
     assert call_with("save_note", '{"text": "a\\ud83d"}').arguments == {"text": "a\ufffd"}
+    refused = call_with("save_note", "not JSON \ud83d")
+    assert "not JSON \ufffd" in refused.detail
 
 
 @pytest.mark.parametrize("sent", ["a b", "x" * 65, 7, ["c"], "调用"])
@@ -434,8 +437,9 @@ def test_usage_of_a_filtered_or_failed_reply_is_kept() -> None:
     assert failed.usage.input_tokens == 7
 
 
+TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=8,
 )
@@ -466,7 +470,8 @@ BODY = ANY_JSON | st.fixed_dictionaries(
 def test_no_body_raises_and_every_reply_can_be_sent_back(body: Any) -> None:
     reply = read_reply(body, TOOLS)
     message = assistant_message(reply)
-    json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
+    for value in (message, dataclasses.asdict(reply)):
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     assert len({call.id for call in reply.tool_calls}) == len(reply.tool_calls)
     for call in reply.tool_calls:
         assert (call.arguments is None) == (call.problem is not None)
@@ -477,7 +482,12 @@ def test_no_body_raises_and_every_reply_can_be_sent_back(body: Any) -> None:
 @settings(max_examples=200, deadline=None)
 @given(status=st.integers(min_value=200, max_value=599), data=st.binary(max_size=60) | BODY.map(json.dumps))
 def test_no_response_raises(status: int, data: bytes | str) -> None:
-    read_response(status, {}, data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"), TOOLS)
+    raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+    reply = read_response(status, {}, raw, TOOLS)
+    json.dumps(dataclasses.asdict(reply), ensure_ascii=False, allow_nan=False).encode()
+    if status >= 300:
+        assert reply.problem is not None
+        assert reply.tool_calls == ()
 
 
 @pytest.mark.parametrize("content", ["```json\n" + "\n" * 200_000, "<think>" * 20_000, "<tool_call>" * 20_000])

@@ -1,0 +1,177 @@
+import datetime
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+
+from agentlab.errors import ConfigError
+from agentlab.notebooks import NotebookFailed, execute_notebook, parameter_names, parse_parameters
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+def a_notebook(path: Path, *cells: tuple[str, list[str]]) -> Path:
+    made = nbformat.v4.new_notebook()
+    made.cells = [nbformat.v4.new_code_cell(source, metadata={"tags": tags}) for source, tags in cells]
+    path.write_text(nbformat.writes(made), encoding="utf-8")
+    return path
+
+
+def outputs(path: Path) -> str:
+    cells = nbformat.read(path, as_version=4).cells
+    return "".join(output.get("text", "") for cell in cells if cell.cell_type == "code" for output in cell.outputs)
+
+
+ODD = {
+    "none": None,
+    "flag": True,
+    "text": "a='b'\"c\n",
+    "emoji": "🦊",
+    "win": "C:\\users\\new\\u0041",
+    "path": "a b/中文",
+    "deep": {"a": [1, 2.5, None]},
+}
+
+
+def test_e12_values_arrive_equal_or_are_refused(tmp_path: Path) -> None:
+    parameters = "\n".join(f"{name} = 0" for name in ODD)
+    shown = f"import json\nprint(json.dumps([{', '.join(ODD)}]))"
+    source = a_notebook(tmp_path / "n.ipynb", (parameters, ["parameters"]), (shown, []))
+    out = execute_notebook(source, tmp_path / "out" / "n.ipynb", ODD)
+    assert json.loads(outputs(out)) == list(ODD.values())
+    json.loads(out.read_text(encoding="utf-8"), parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    "value", [datetime.date(2026, 10, 1), math.nan, math.inf, Path("a"), np.arange(3), {1: 2}, (1, 2), b"x"]
+)
+def test_e12_other_values_are_refused_with_the_name_and_what_is_allowed(tmp_path: Path, value: Any) -> None:
+    source = a_notebook(tmp_path / "n.ipynb", ("day = 0", ["parameters"]))
+    with pytest.raises(ConfigError, match=r"Parameter day is .*can take text"):
+        execute_notebook(source, tmp_path / "o.ipynb", {"day": value})
+    assert not (tmp_path / "o.ipynb").exists()
+
+
+def test_e13_parameters_that_nobody_reads_are_refused(tmp_path: Path) -> None:
+    none = a_notebook(tmp_path / "none.ipynb", ("strategy = 'a'", []))
+    two = a_notebook(tmp_path / "two.ipynb", ("a = 1", ["parameters"]), ("b = 1", ["parameters"]))
+    good = a_notebook(tmp_path / "good.ipynb", ("strategy = 'a'  # help\nn: int = 3", ["parameters"]))
+    for source in (none, two):
+        with pytest.raises(ConfigError, match="exactly one cell tagged 'parameters'"):
+            execute_notebook(source, tmp_path / "o.ipynb", {"strategy": "b"})
+    with pytest.raises(ConfigError, match=r"'stratgy'. Did you mean 'strategy'"):
+        execute_notebook(good, tmp_path / "o.ipynb", {"stratgy": "b"})
+    assert parameter_names(good) == ["strategy", "n"]
+
+
+def test_a_failing_cell_is_named_and_its_notebook_kept(tmp_path: Path) -> None:
+    source = a_notebook(tmp_path / "n.ipynb", ("x = 1", ["parameters"]), ("raise ValueError('bad data')", []))
+    with pytest.raises(NotebookFailed, match=r"ValueError: bad data[\s\S]*out\.ipynb"):
+        execute_notebook(source, tmp_path / "out.ipynb")
+    assert (tmp_path / "out.ipynb").exists()
+
+
+def test_e14_a_dead_kernel_fails_its_notebook_alone(tmp_path: Path) -> None:
+    dying = a_notebook(
+        tmp_path / "d.ipynb",
+        ("x = 1", ["parameters"]),
+        ("import os, signal\nprint('before', flush=True)", []),
+        ("os.kill(os.getpid(), 9)", []),
+    )
+    with pytest.raises(NotebookFailed, match="the kernel died"):
+        execute_notebook(dying, tmp_path / "dead.ipynb")
+    assert "before" in outputs(tmp_path / "dead.ipynb")
+    assert not _kernels_below(os.getpid())
+
+
+def _kernels_below(pid: int) -> list[str]:
+    import psutil
+
+    return [
+        child.name()
+        for child in psutil.Process(pid).children(recursive=True)
+        if "ipykernel" in " ".join(child.cmdline())
+    ]
+
+
+def test_e14_a_notebook_that_hangs_is_stopped(tmp_path: Path) -> None:
+    source = a_notebook(tmp_path / "h.ipynb", ("x = 1", ["parameters"]), ("import time; time.sleep(60)", []))
+    with pytest.raises(NotebookFailed, match="did not end within 4 s"):
+        execute_notebook(source, tmp_path / "h-out.ipynb", timeout_s=4)
+    assert not _kernels_below(os.getpid())
+
+
+def test_parameters_of_the_command_line_are_typed() -> None:
+    pairs = [
+        "n=3",
+        "x=0.5",
+        "on=true",
+        "none=null",
+        "list=[1, 2]",
+        "day=2026-10-01",
+        "text=a=b",
+        "empty=",
+        "odd={",
+        "model=openai:x",
+    ]
+    assert parse_parameters(pairs) == {
+        "n": 3, "x": 0.5, "on": True, "none": None, "list": [1, 2], "day": "2026-10-01", "text": "a=b", "empty": "",
+        "odd": "{", "model": "openai:x",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="name=value"):
+        parse_parameters(["n"])
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_is_stripped_has_parameters_and_defines_nothing(path: Path) -> None:
+    import ast
+
+    notebook = nbformat.read(path, as_version=4)
+    assert parameter_names(path)
+    assert notebook.metadata["kernelspec"]["name"] == "python3"
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert (cell.outputs, cell.execution_count) == ([], None)
+            tree = ast.parse(cell.source, mode="exec") if "await" not in cell.source else ast.parse("")
+            assert not [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+
+
+@pytest.mark.parametrize("name", ["01_tool_loop", "02_react"])
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_the_step_by_step_notebooks_show_the_worked_examples(tmp_path: Path, name: str, language: str) -> None:
+    shown = outputs(execute_notebook(NOTEBOOKS / f"{name}.ipynb", tmp_path / "o.ipynb", {"language": language}))
+    assert "SIMULATED - not evidence about any model" in shown
+    assert "verdict failed, success 1, outcome found" in shown
+    assert "verdict incomplete, success 1, outcome incomplete_right" in shown
+    assert ("未通过：amount_valid@ORDER1002" if language == "zh" else "Not passed: amount_valid@ORDER1002") in shown
+
+
+def test_an_experiment_runs_and_is_compared_in_notebooks(tmp_path: Path) -> None:
+    spec = tmp_path / "small.yaml"
+    spec.write_text(
+        "name: small\nsuites: [toy]\nstrategies: [tool_loop, react]\nmodels: ['simulated:careless']\ntemperature: 0.7\n"
+    )
+    folder = str(tmp_path / "results")
+    executed = execute_notebook(
+        NOTEBOOKS / "10_run_experiment.ipynb",
+        tmp_path / "10.ipynb",
+        {"experiment": str(spec), "repeats": 2, "output": folder},
+    )
+    assert "runs executed, 0 were there before" in outputs(executed)
+    compared = execute_notebook(
+        NOTEBOOKS / "20_compare.ipynb", tmp_path / "20.ipynb", {"results": folder, "language": "zh"}
+    )
+    figures = [
+        output
+        for cell in nbformat.read(compared, as_version=4).cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if "image/png" in output.get("data", {})
+    ]
+    assert len(figures) == 5
+    assert "SIMULATED - not evidence about any model:" in compared.read_text(encoding="utf-8")
