@@ -110,9 +110,9 @@ class Session:
         try:
             reply = await self._model.complete(request)
         except ModelUnavailable as error:
-            self._record_model_call(
-                request, started, Reply(sends=getattr(error, "sends", ()), problem="server_error", detail=str(error))
-            )
+            latency_s = sum(send.latency_s for send in error.sends)
+            failed = Reply(sends=error.sends, latency_s=latency_s, problem="server_error", detail=str(error))
+            self._record_model_call(request, started, failed)
             raise
         self._record_model_call(request, started, reply)
         if reply.problem in _STOPPING_PROBLEMS:

@@ -2,7 +2,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentlab.answers import (
@@ -25,6 +25,7 @@ findings = st.builds(Finding, names, st.sampled_from(STATUSES), st.sampled_from(
 answers = st.builds(Answer, st.lists(findings, min_size=1, max_size=4).map(tuple), st.sampled_from(VERDICTS), texts)
 
 
+@settings(deadline=None)
 @given(answers)
 def test_an_answer_survives_arguments_and_text(answer: Answer) -> None:
     arguments = answer_to_arguments(answer)

@@ -39,7 +39,7 @@ from agentlab.report.style import (
 )
 
 ROW, COLUMN_HEAD, BOTTOM = 0.52, 0.4, 1.0
-NAME_WIDTH, RATE_WIDTH, DIFFERENCE_WIDTH = 2.6, 3.0, 2.6
+NAME_WIDTH, RATE_WIDTH, DIFFERENCE_WIDTH = 2.3, 2.7, 2.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,8 @@ def _rate_cells(rows: Sequence[_Row], pen: Pen) -> dict[str, list[str]]:
     for row in rows:
         rate, planned, evaluable = row.rate, int(row.rate["planned"]), int(row.rate["evaluable"])
         interval = "" if math.isnan(rate["low"]) else f" [{100 * rate['low']:.0f}, {100 * rate['high']:.0f}]"
-        unjudged = pen.text("incomplete", missing=planned - evaluable, planned=planned) if planned > evaluable else ""
-        counts = f"{int(rate['passed'])} / {evaluable}" if row.has_data else ""
+        unjudged = pen.text("of_planned", planned=planned) if planned > evaluable else ""
+        counts = f"{int(rate['passed'])} / {evaluable}" if evaluable or not planned else "0"
         cells["rate"].append(pen.percent(rate["pass_rate"]) + interval if row.has_data else "–")
         cells["passed"].append("\n".join(words for words in (counts, unjudged) if words))
         cells["units"].append(f"{int(rate['n_tasks'])} / {int(rate['n_clusters'])}" if row.has_data else "")
@@ -194,7 +194,16 @@ def _rate_panel(axes: Axes, rows: Sequence[_Row], names: Sequence[str], constant
     for y, row in enumerate(rows):
         rate, color = row.rate, row.look.color
         if not row.has_data:
-            axes.text(0.5, y, pen.text("no_data"), ha="center", va="center", color=NO_DATA_INK, fontsize=SMALL)
+            axes.text(
+                0.5,
+                y,
+                pen.text("no_data"),
+                ha="center",
+                va="center",
+                color=NO_DATA_INK,
+                fontsize=SMALL,
+                backgroundcolor="white",
+            )
             continue
         if not math.isnan(rate["low"]):
             axes.plot([rate["low"], rate["high"]], [y, y], color=color, linewidth=2, solid_capstyle="butt")
@@ -226,7 +235,7 @@ def _above(axes: Axes, x: float, words: str, align: str) -> None:
 
 def _point(axes: Axes, x: float, y: float, look: Look, *, hollow: bool) -> None:
     axes.plot(
-        x, y, marker=look.marker, markersize=8, color=look.color, markeredgewidth=1.5, linestyle="none", clip_on=False,
+        x, y, marker=look.marker, markersize=8.5, color=look.color, markeredgewidth=1.2, linestyle="none", clip_on=False,
         markerfacecolor="white" if hollow else look.color, markeredgecolor=look.color if hollow else "white", zorder=5,
     )  # fmt: skip
 

@@ -4,6 +4,8 @@ Names of strategies, tasks and flows are data and stay as they are. Words of DES
 are rendered by the same Chinese word everywhere.
 """
 
+import re
+
 from agentlab.errors import unknown_name
 
 LANGUAGES = ("en", "zh")
@@ -14,8 +16,8 @@ TEXTS: dict[str, tuple[str, str]] = {
     "no_data": ("no data", "暂无数据"),
     "nothing_to_show": ("No runs to show.", "没有可展示的运行。"),
     "unknown": ("(unknown)", "（未知）"),
-    "tasks_by_repeats": ("{tasks} tasks × {repeats} repeats", "{tasks} 个任务 × {repeats} 次重复"),
-    "flows": ("{n} flows", "{n} 条流程"),
+    "tasks_by_repeats": ("{tasks} task{s} × {repeats} repeat{s2}", "{tasks} 个任务 × {repeats} 次重复"),
+    "flows": ("{n} flow{s}", "{n} 条流程"),
     "model_of_kind": ("{model} ({kind})", "{model}（{kind}）"),
     "several_models": ("{n} models", "{n} 个模型"),
     "kind_unknown": ("kind of model not stated", "未注明模型类别"),
@@ -44,7 +46,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "column_passed": ("passed / runs", "通过 / 运行"),
     "column_units": ("tasks / flows", "任务 / 流程"),
     "column_difference": ("difference [95 %]", "差异 [95%]"),
-    "incomplete": ("{missing} of {planned} not judged", "{planned} 次中 {missing} 次无结果"),
+    "of_planned": ("of {planned} planned", "计划 {planned} 次"),
     "baseline": ("baseline", "基线"),
     "margin_band": ("margin ±{margin} points", "界值 ±{margin} 个百分点"),
     "no_common_task": ("no common task", "没有共同任务"),
@@ -94,7 +96,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "truth_passed": ("healthy tasks", "正常任务"),
     "truth_incomplete": ("tasks that cannot be completed", "无法完成检查的任务"),
     "truth_any": ("all tasks", "全部任务"),
-    "runs_count": ("{n} runs", "{n} 次运行"),
+    "runs_count": ("{n} run{s}", "{n} 次运行"),
     "outcomes_caption": ("{strategy}: {right} of {runs} runs right", "{strategy}：{runs} 次运行判断正确 {right} 次"),
 }
 
@@ -155,7 +157,21 @@ def check_language(language: str) -> str:
 
 def text(key: str, language: str, **values: object) -> str:
     """Return a text of the charts in a language, its placeholders filled."""
-    return TEXTS[key][LANGUAGES.index(language)].format(**values)
+    words = TEXTS[key][LANGUAGES.index(language)].format(**values)
+    return tight(words) if language == "zh" else words
+
+
+def tight(words: str) -> str:
+    """Return Chinese text without the spaces that stand between two Chinese characters.
+
+    Texts have spaces around their placeholders, which is right for names in Latin letters only.
+    """
+    return re.sub(r"(?<=[\u3000-\u9fff\uff00-\uffef]) (?=[\u3000-\u9fff\uff00-\uffef])", "", words)
+
+
+def plural(count: int) -> str:
+    """Return the English plural ending for a count."""
+    return "" if count == 1 else "s"
 
 
 def word(table: dict[str, tuple[str, str]], name: str, language: str) -> str:

@@ -4,6 +4,7 @@ import pandas as pd
 
 import agentlab
 from agentlab.analysis.units import identities, joined, model_kind
+from agentlab.report.labels import plural
 from agentlab.report.style import Pen
 
 
@@ -15,8 +16,9 @@ def footer(runs: pd.DataFrame, pen: Pen) -> str:
     parts = [joined(runs["experiment"]) if "experiment" in runs.columns else ""]
     ids = identities(runs)
     repeats = int(runs["repeat"].nunique()) if "repeat" in runs.columns else 1
-    parts.append(pen.text("tasks_by_repeats", tasks=ids["task"].nunique(), repeats=repeats))
-    parts.append(pen.text("flows", n=ids["cluster"].nunique()))
+    tasks, flows = ids["task"].nunique(), ids["cluster"].nunique()
+    parts.append(pen.text("tasks_by_repeats", tasks=tasks, repeats=repeats, s=plural(tasks), s2=plural(repeats)))
+    parts.append(pen.text("flows", n=flows, s=plural(flows)))
     parts.append(_model(runs, pen))
     parts.append(_date(runs, pen))
     versions = joined(runs["package_version"]) if "package_version" in runs.columns else ""

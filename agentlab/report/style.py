@@ -22,8 +22,8 @@ from agentlab.report.fonts import LATIN, Fonts, chart_fonts, warn_without_chines
 from agentlab.report.labels import check_language, text
 
 STRATEGY_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
-"""Okabe and Ito 2008, without black, which hides hatching; yellow last, it is weak on white."""
-MARKERS = ("o", "s", "D", "^", "P", "X", "v", "p", "h")
+"""Okabe and Ito 2008, without black, which hides hatching; yellow last, it is weak on white. Triangles mark strata."""
+MARKERS = ("o", "s", "D", "P", "X", "h", "p", "d", "8")
 PART_COLORS = ("#77AADD", "#EE8866", "#EEDD88", "#FFAABB", "#44BB99", "#99DDFF", "#BBCC33", "#AAAA00")
 """Tol's light scheme for parts of a bar (actors, causes): pale, so that no part looks like a strategy."""
 NEUTRAL = "#DDDDDD"
@@ -161,8 +161,11 @@ def text_width(figure: Figure, words: str, size: float, **font: Any) -> float:
     return width
 
 
-def fitted(figure: Figure, words: str, size: float, width: float, lines: int = 2) -> str:
-    """Return the text broken into lines of at most `width` inches; what does not fit ends in an ellipsis."""
+def fitted(figure: Figure, words: str, size: float, width: float, lines: int = 2, marks: str = " ,;/|_-=:+") -> str:
+    """Return the text broken into lines of at most `width` inches; what does not fit ends in an ellipsis.
+
+    A line ends behind one of `marks` where one stands late enough in it.
+    """
     rest = words
     done: list[str] = []
     while rest and len(done) < lines:
@@ -171,7 +174,7 @@ def fitted(figure: Figure, words: str, size: float, width: float, lines: int = 2
         cut = _longest_fit(figure, rest, size, width)
         if len(done) == lines - 1:
             return "\n".join([*done, rest[: max(1, cut - 1)].rstrip() + "…"])
-        natural = max(rest.rfind(mark, 1, cut) for mark in " ,;/|_-=:+")
+        natural = max(rest.rfind(mark, 1, cut) for mark in marks)
         cut = natural + 1 if natural > cut // 3 else cut
         done.append(rest[:cut].rstrip())
         rest = rest[cut:].lstrip()
@@ -226,7 +229,7 @@ def finish(figure: Chart, pen: Pen, footer: str, caption: str, model_kind: str |
     """Write the footer, mark simulated data, and settle everything that matplotlib would otherwise settle later."""
     height = float(figure.get_size_inches()[1])
     width = float(figure.get_size_inches()[0])
-    shown = fitted(figure, pen.fonts.drawable(footer), SMALL, width - 2 * EDGE, lines=2)
+    shown = fitted(figure, pen.fonts.drawable(footer), SMALL, width - 2 * EDGE, lines=3, marks="·")
     write(figure, EDGE, height - 0.12, shown, va="bottom", fontsize=SMALL, color=SOFT_INK, linespacing=1.3)
     figure.caption = caption
     if model_kind == "simulated":

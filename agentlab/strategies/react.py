@@ -49,7 +49,8 @@ class ReAct:
             intent = format.intent_of(turn, reply)
             if isinstance(intent, FinishIntent):
                 return intent.answer
-            messages.append({"role": "assistant", "content": turn.kept})
+            # Some servers refuse an empty assistant message.
+            messages.append({"role": "assistant", "content": turn.kept or "..."})
             if isinstance(intent, Unreadable):
                 messages.append({"role": "user", "content": session.unreadable("agent", intent)})
             elif isinstance(intent, CallIntent):

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentlab.answers import answer_fault, answer_to_arguments, read_answer, submit_tool
@@ -60,12 +60,14 @@ finishes = st.builds(FinishIntent, answers, thoughts)
 
 
 @every_format
+@settings(deadline=None)
 @given(intent=st.one_of(calls, finishes))
 def test_what_is_written_is_read_back(format: ReplyFormat, intent: Intent) -> None:
     assert format.read(format.write(intent), TOOLS) == intent
 
 
 @every_format
+@settings(deadline=None)
 @given(text=hostile.map(str.strip).filter(lambda text: text and "\n" not in text and not text.endswith("```")))
 def test_plain_text_is_a_finish_without_verdict(format: ReplyFormat, text: str) -> None:
     if read_answer(text) or answer_fault(text):
@@ -76,6 +78,7 @@ def test_plain_text_is_a_finish_without_verdict(format: ReplyFormat, text: str) 
     assert intent.answer.text in text
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.just("save_note"), arguments), min_size=1, max_size=4))
 def test_native_keeps_several_calls_in_order_with_ids_of_their_own(several: list[tuple[str, dict[str, Any]]]) -> None:
     reply = NativeFormat().write(CallIntent(tuple(several), "look"))

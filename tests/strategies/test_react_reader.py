@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentlab.strategies.react import Turn, read_turn
@@ -221,6 +221,7 @@ def test_a_tool_named_like_a_reserved_word_can_be_called() -> None:
 PIECES = [*"{}[]()\"'`:：,.*-# \n\\0aN", "\nAction: ", "\nAction Input: ", "\nFinal Answer: ", "\nObservation: "]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_no_text_raises(text: str) -> None:
     turn = read(f"Action: save_note{text}")
