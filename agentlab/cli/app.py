@@ -48,7 +48,7 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
-            print("Stopped. Finished runs are stored; the same command continues where this one ended.", file=sys.stderr)
+            print("Stopped. Finished runs are stored; the same command continues there.", file=sys.stderr)
         raise
 
 

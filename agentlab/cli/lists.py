@@ -19,7 +19,9 @@ def listing(kind: str, suite: str | None, language: str) -> str:
         return "\n".join(line for name in ([suite] if suite else SUITES) for line in _task_lines(name, language))
     if kind == "strategies":
         return "\n".join(_strategy_line(name) for name in STRATEGIES)
-    return "\n".join(f"{name + ':':<12} {provider.help}; e.g. {provider.example}" for name, provider in PROVIDERS.items())
+    return "\n".join(
+        f"{name + ':':<12} {provider.help}; e.g. {provider.example}" for name, provider in PROVIDERS.items()
+    )
 
 
 def _suite_line(name: str, language: str) -> str:

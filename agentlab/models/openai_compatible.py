@@ -30,10 +30,12 @@ from agentlab.json_values import to_json_value
 from agentlab.models.endpoint import NO_KEY, Endpoint, endpoint_from_environment, model_from_environment
 from agentlab.models.failures import TRANSPORT_WORDS, failure_message, transport_kind
 from agentlab.models.prices import price_usd
+from agentlab.models.rate_limit import RateLimiter
 from agentlab.models.replies import REASONING_KEY, read_response
-from agentlab.models.retry import RetryPolicy
-from agentlab.records import JsonObject, Message, ModelRequest, Reply, Send
+from agentlab.models.retry import LONGEST_WAIT_S, RetryPolicy, retry_after_s
+from agentlab.records import JsonObject, Message, ModelRequest, Reply, Send, Usage
 
+ASSUMED_OUTPUT_TOKENS = 300
 REASONING_VARIABLE = "LLM_REPLAY_REASONING"
 _TRANSPORT_ERRORS = (openai.APIConnectionError, httpx2.HTTPError, aiohttp.ClientError, OSError)
 _UNAVAILABLE_STATUSES = frozenset({401, 403, 404, 405, 407})
@@ -89,6 +91,8 @@ class OpenAICompatibleModel:
         self._retry = retry or RetryPolicy()
         self._sleep = sleep
         self._limit_field = "max_tokens"
+        self.limiter: RateLimiter | None = None
+        """Shared by all models of an experiment; None sends at once."""
         self._client: openai.AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -114,7 +118,10 @@ class OpenAICompatibleModel:
         sends: list[Send] = []
         wait_s = 0.0
         while True:
+            if self.limiter is not None:
+                wait_s += await self.limiter.acquire(_estimated_tokens(payload, request))
             outcome = await self._send(client, payload, request, taken_ids)
+            self._tell_limiter(outcome, payload, request)
             sends.append(Send(outcome.status, outcome.latency_s, wait_s, outcome.error, outcome.reply.usage))
             if limit_field == "max_tokens" and _wants_newer_limit_field(outcome):
                 limit_field = self._limit_field = "max_completion_tokens"
@@ -131,6 +138,10 @@ class OpenAICompatibleModel:
                 return self._settle(outcome, tuple(sends))
             wait_s = next_wait_s
             await self._sleep(wait_s)
+
+    def price_usd(self, usage: Usage) -> float | None:
+        """Return the price of so many tokens in US dollars; None when the model has no price."""
+        return price_usd(self._model, usage, base_url=self.endpoint.base_url)
 
     async def close(self) -> None:
         """Close the connections; a later `complete` opens new ones."""
@@ -193,6 +204,15 @@ class OpenAICompatibleModel:
             reply = replace(reply, detail=f"{reply.detail} (redirected to {secrets.without_password(target)})")
         reply = replace(reply, detail=secrets.scrub(reply.detail))
         return _Outcome(reply, latency_s, response.status_code, response.headers)
+
+    def _tell_limiter(self, outcome: _Outcome, payload: bytes, request: ModelRequest) -> None:
+        if self.limiter is None:
+            return
+        usage = outcome.reply.usage
+        self.limiter.settle(_estimated_tokens(payload, request), usage.total_tokens if usage is not None else None)
+        asked_s = retry_after_s(outcome.headers or {}, datetime.datetime.now(datetime.UTC))
+        if outcome.reply.problem is not None and asked_s is not None:
+            self.limiter.pause(min(asked_s, LONGEST_WAIT_S))
 
     def _settle(self, outcome: _Outcome, sends: tuple[Send, ...]) -> Reply:
         reply = outcome.reply
@@ -300,6 +320,11 @@ def is_strict_schema(schema: Any) -> bool:
 def _wants_newer_limit_field(outcome: _Outcome) -> bool:
     """Whether the server has refused `max_tokens` and named its successor, as those of reasoning models do."""
     return outcome.status == 400 and "max_completion_tokens" in outcome.reply.detail
+
+
+def _estimated_tokens(payload: bytes, request: ModelRequest) -> int:
+    """Tokens to reserve for a request; corrected when the server has counted."""
+    return len(payload) // 4 + (request.max_output_tokens or ASSUMED_OUTPUT_TOKENS)
 
 
 def _encode(body: JsonObject) -> bytes:

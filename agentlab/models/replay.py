@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from agentlab.errors import ConfigError, InfrastructureError
 from agentlab.json_values import canonical, dumps
 from agentlab.models.base import PROVIDERS, build_model
+from agentlab.models.rate_limit import RateLimiter
 from agentlab.records import JsonObject, Model, ModelRequest, Reply, Send, ToolCall, Usage
 from agentlab.secrets import scrub
 
@@ -78,6 +79,22 @@ class RecordingModel:
     def capabilities(self) -> frozenset[str]:
         """What the asked model can do."""
         return self._inner.capabilities
+
+    @property
+    def limiter(self) -> RateLimiter | None:
+        """The rate limit of the asked model; None when it has none."""
+        limiter: RateLimiter | None = getattr(self._inner, "limiter", None)
+        return limiter
+
+    @limiter.setter
+    def limiter(self, limiter: RateLimiter | None) -> None:
+        if hasattr(self._inner, "limiter"):
+            self._inner.limiter = limiter
+
+    def price_usd(self, usage: Usage) -> float | None:
+        """Return the price of so many tokens on the asked model; None when it has none."""
+        price = getattr(self._inner, "price_usd", None)
+        return None if price is None else price(usage)
 
     async def complete(self, request: ModelRequest) -> Reply:
         """Return the model's reply after it was written to the file.

@@ -106,7 +106,7 @@ OUTCOME_WORDS: dict[str, tuple[str, str]] = {
     "incomplete_right": ("incomplete, rightly", "如实报告未完成"),
     "missed": ("missed", "漏报"),
     "masked": ("masked", "绕过缺陷"),
-    "wrong_defect": ("wrong defect", "报错缺陷"),
+    "wrong_defect": ("wrong defect", "指错缺陷"),
     "false_alarm": ("false alarm", "误报"),
     "incomplete_wrong": ("should be incomplete", "应报未完成而未报"),
     "no_verdict": ("no verdict", "没有结论"),

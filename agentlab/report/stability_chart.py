@@ -36,7 +36,7 @@ from agentlab.report.style import (
 )
 
 MOST_TASKS = 80
-ROW, COLUMN, BOTTOM = 0.24, 1.05, 1.0
+ROW, COLUMN, BOTTOM = 0.24, 1.05, 0.7
 NAME_WIDTH = 2.4
 
 
@@ -108,7 +108,8 @@ def _draw(
     figure: Chart, grid: _Grid, heads: list[str], runs: pd.DataFrame, top: float, least_width: float, pen: Pen
 ) -> None:
     names = [fitted(figure, pen.name(task, task), SMALL, NAME_WIDTH, lines=1) for task in _short(grid.tasks)]
-    left = EDGE + max([0.6, *(text_width(figure, name, SMALL) for name in [*names, pen.text("all_tasks")])]) + 0.12
+    last = f"{pen.text('flip_rate')}, {pen.text('all_tasks')}"
+    left = EDGE + max(text_width(figure, name, SMALL) for name in [*names, last]) + 0.12
     width, height = COLUMN * max(1, len(grid.strategies)), ROW * len(grid.tasks)
     bar_left = left + width + GAP
     right = bar_left + 1.2 + EDGE
@@ -126,7 +127,7 @@ def _draw(
         marker = axes_at(figure, middle - 0.1, top - 0.21, 0.2, 0.2)
         marker.plot(0, 0, marker=looks[name].marker, color=looks[name].color, markersize=7)
         marker.axis("off")
-    _bottom_row(figure, grid, left, top + height + 0.12, pen)
+    _bottom_row(figure, grid, last, left, top + height + 0.12, pen)
     _margin(axes_at(figure, bar_left, top, 1.1, height), grid, pen)
     write(figure, bar_left, top - 0.08, pen.text("flip_rate"), fontsize=SMALL, color=SOFT_INK, va="bottom")
 
@@ -145,10 +146,11 @@ def _colors() -> ListedColormap:
 
 
 def _cells(axes: Axes, grid: _Grid, pen: Pen) -> None:
-    shares = (grid.passed / grid.n.where(grid.n > 0)).to_numpy(dtype=float)
+    passed, n = grid.passed.to_numpy(dtype=float), grid.n.to_numpy(dtype=float)
+    shares = passed / np.where(n > 0, n, np.nan)
     image = axes.imshow(shares, cmap=_colors(), vmin=0, vmax=1, aspect="auto")
-    for y, task in enumerate(grid.tasks):
-        for x, name in enumerate(grid.strategies):
+    for y in range(len(grid.tasks)):
+        for x in range(len(grid.strategies)):
             share = shares[y, x]
             if math.isnan(share):
                 axes.add_patch(
@@ -158,7 +160,7 @@ def _cells(axes: Axes, grid: _Grid, pen: Pen) -> None:
                 continue
             red, green, blue, _ = image.to_rgba(share)
             dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.5
-            words = f"{int(grid.passed.loc[task, name])}/{int(grid.n.loc[task, name])}"  # type: ignore[call-overload]
+            words = f"{passed[y, x]:.0f}/{n[y, x]:.0f}"
             axes.text(x, y, words, ha="center", va="center", fontsize=SMALL, color="white" if dark else "black")
     axes.set_xticks([])
     axes.spines[:].set_visible(False)
@@ -170,9 +172,8 @@ def _cells(axes: Axes, grid: _Grid, pen: Pen) -> None:
 
 def _margin(axes: Axes, grid: _Grid, pen: Pen) -> None:
     flips = grid.flips.mean(axis=1).to_numpy(dtype=float)
-    y = np.arange(len(flips))
-    axes.barh(y, np.nan_to_num(flips), height=0.6, color="#9AA5B1")
-    for position, flip in zip(y, flips, strict=True):
+    axes.barh(range(len(flips)), np.nan_to_num(flips), height=0.6, color="#9AA5B1")
+    for position, flip in enumerate(flips):
         words = "–" if math.isnan(flip) else f"{flip:.2f}"
         axes.text(np.nan_to_num(flip) + 0.03, position, words, va="center", fontsize=SMALL - 0.5, color=SOFT_INK)
     axes.set(xlim=(0, 1), ylim=(len(flips) - 0.5, -0.5), xticks=[], yticks=[])
@@ -180,9 +181,8 @@ def _margin(axes: Axes, grid: _Grid, pen: Pen) -> None:
     axes.spines["left"].set_visible(True)
 
 
-def _bottom_row(figure: Chart, grid: _Grid, left: float, top: float, pen: Pen) -> None:
+def _bottom_row(figure: Chart, grid: _Grid, words: str, left: float, top: float, pen: Pen) -> None:
     middle = top + 0.6 * ROW
-    words = f"{pen.text('flip_rate')}"
     write(figure, left - 0.1, middle, words, fontsize=SMALL, ha="right", va="center", color=SOFT_INK)
     for i, name in enumerate(grid.strategies):
         value = grid.overall[name]

@@ -96,6 +96,10 @@ class Pen:
         """Return a label of the charts in the language of the chart."""
         return text(key, self.language, **values)
 
+    def drawable(self, words: str) -> str:
+        """Return words from the data with '?' for characters that cannot be drawn."""
+        return self.fonts.drawable(words)
+
     def percent(self, share: float) -> str:
         """Return a share as a whole percentage, spaced as the language does."""
         return f"{100 * share:.0f}%" if self.language == "zh" else f"{100 * share:.0f} %"
@@ -243,9 +247,13 @@ def _watermark(figure: Chart, pen: Pen) -> None:
     figure.is_simulated = True
     words = text("simulated", "zh" if pen.fonts.has_chinese else "en")
     figure.patch.set(hatch="//", edgecolor="#F0F0F0", linewidth=0)
-    figure.text(
-        0.5, 0.5, words, fontsize=40, color="#888888", alpha=0.25, rotation=18, ha="center", va="center", zorder=50
-    )
+    # A tall chart is looked at in parts: each part has the mark.
+    count = max(1, round(float(figure.get_size_inches()[1]) / 5))
+    for number in range(count):
+        figure.text(
+            0.5, (number + 0.5) / count, words, fontsize=40, color="#888888", alpha=0.25, rotation=18, ha="center",
+            va="center", zorder=50,
+        )  # fmt: skip
 
 
 def save(figure: Figure, path: str | Path) -> Path:

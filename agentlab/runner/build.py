@@ -13,6 +13,7 @@ from agentlab.environments.base import Environment, Suite, load_suite, settings_
 from agentlab.errors import ConfigError, unknown_name
 from agentlab.json_values import canonical
 from agentlab.models.base import build_model
+from agentlab.models.rate_limit import RateLimiter
 from agentlab.prompts import prompt_hash
 from agentlab.records import JsonObject, Model
 from agentlab.runner.spec import CellOrder, Experiment, cells, run_id_of, run_seed
@@ -52,15 +53,22 @@ class PlannedRun:
 
 
 class ModelPool:
-    """One model object per name, shared by the runs of a process and closed together."""
+    """One model object per name, shared by the runs of a process and closed together.
 
-    def __init__(self) -> None:
+    Args:
+        limiter: one rate limit for all of them; None sends at once.
+    """
+
+    def __init__(self, limiter: RateLimiter | None = None) -> None:
         self._models: dict[str, Model] = {}
+        self._limiter = limiter
 
     def get(self, name: str) -> Model:
         """Return the model of that name, made on first use."""
         if name not in self._models:
-            self._models[name] = build_model(name)
+            model = self._models[name] = build_model(name)
+            if self._limiter is not None and hasattr(model, "limiter"):
+                model.limiter = self._limiter
         return self._models[name]
 
     async def close(self) -> None:

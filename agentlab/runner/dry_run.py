@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agentlab.budget import Budget
-from agentlab.models.prices import price_usd
-from agentlab.records import Usage
+from agentlab.records import Model, Usage
 from agentlab.runner.build import TOKENS_PER_CALL, TOKENS_PER_HISTORY_CALL, ModelPool, PlannedRun, plan_runs
 from agentlab.runner.spec import Experiment
+from agentlab.runner.spending import price_of
 
 OUTPUT_SHARE = 0.1
 """Assumed share of generated tokens, for the cost range alone."""
@@ -18,7 +18,8 @@ def describe(experiment: Experiment) -> str:
 
     The lower end assumes one call per reference step and one for the answer, the upper end is the budget.
     """
-    planned = plan_runs(experiment, ModelPool())
+    models = ModelPool()
+    planned = plan_runs(experiment, models)
     counts = Counter((run.cell.model, run.cell.strategy.title) for run in planned)
     lines = [f"{experiment.name}: {len(planned)} runs, seed {experiment.seed}, {experiment.repeats} repeats"]
     for (model, strategy), count in sorted(counts.items()):
@@ -30,7 +31,7 @@ def describe(experiment: Experiment) -> str:
         )
         lines.append(
             f"  {strategy} with {model}: {count} runs, model calls {calls}, tokens {low:,} to {_text(high)}, "
-            f"cost {_cost(model, low)} to {_cost(model, high)}"
+            f"cost {_cost(models.get(model), low)} to {_cost(models.get(model), high)}"
         )
     if experiment.repeats > 1 and experiment.temperature == 0:
         lines.append("Warning: repeats at temperature 0 may be identical; a flip rate of 0 then shows no stability.")
@@ -56,12 +57,11 @@ def _total(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _cost(model: str, tokens: int | None) -> str:
-    provider, _, name = model.partition(":")
-    if tokens is None or provider != "openai":
+def _cost(model: Model, tokens: int | None) -> str:
+    if tokens is None:
         return "unknown"
     output_tokens = round(tokens * OUTPUT_SHARE)
-    price = price_usd(name, Usage(input_tokens=tokens - output_tokens, output_tokens=output_tokens))
+    price = price_of(model, Usage(input_tokens=tokens - output_tokens, output_tokens=output_tokens))
     return "unknown" if price is None else f"${price:,.2f}"
 
 

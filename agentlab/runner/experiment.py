@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentlab.errors import AgentLabError, Interrupted
+from agentlab.models.rate_limit import RateLimiter
 from agentlab.runner.blocking import run_blocking
 from agentlab.runner.build import ModelPool, PlannedRun, plan_runs
 from agentlab.runner.progress import Progress, progress_for
 from agentlab.runner.rows import call_rows, run_row, step_rows
 from agentlab.runner.run_one import RunResult, run_one
 from agentlab.runner.spec import Experiment, load_experiment
+from agentlab.runner.spending import Spending, refuse_unpriced
 from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, Store
 from agentlab.trace import pack
 from agentlab.workers import Worker
@@ -94,9 +96,11 @@ def run_experiment(
 async def _run_experiment(
     experiment: Experiment, store: Store, address: str, retry_errors: bool, is_quiet: bool
 ) -> ExperimentSummary:
-    models = ModelPool()
+    models = ModelPool(_limiter(experiment))
     try:
         planned = plan_runs(experiment, models)
+        budget_usd = experiment.budget.cost_usd if experiment.budget != "auto" else None
+        refuse_unpriced([models.get(name) for name in experiment.models], experiment.max_cost_usd, budget_usd)
         store.claim_folder(experiment.name, experiment.seed, experiment.model_dump(mode="json"))
         store.interrupt_dead()
         store.plan({**run.row, "planned_order": index} for index, run in enumerate(planned))
@@ -105,23 +109,39 @@ async def _run_experiment(
             summary.warnings.append(
                 "Repeats at temperature 0 may be identical: a flip rate of 0 then shows no stability"
             )
+        spending = Spending(experiment.max_cost_usd, experiment.max_tokens)
+        spending.add_stored(store.read("runs"))
         with progress_for(len(planned), experiment.name, is_quiet=is_quiet) as progress:
-            await _Engine(store, models, summary, progress, retry_errors).run(planned, experiment.concurrency)
+            engine = _Engine(store, models, summary, progress, spending, retry_errors)
+            await engine.run(planned, experiment.concurrency)
         return summary
     finally:
         await models.close()
+
+
+def _limiter(experiment: Experiment) -> RateLimiter | None:
+    if experiment.requests_per_minute is None and experiment.tokens_per_minute is None:
+        return None
+    return RateLimiter(experiment.requests_per_minute, experiment.tokens_per_minute)
 
 
 class _Engine:
     """Runs planned runs with bounded concurrency; all writes go through one thread, in order."""
 
     def __init__(
-        self, store: Store, models: ModelPool, summary: ExperimentSummary, progress: Progress, retry_errors: bool
+        self,
+        store: Store,
+        models: ModelPool,
+        summary: ExperimentSummary,
+        progress: Progress,
+        spending: Spending,
+        retry_errors: bool,
     ) -> None:
         self._store = store
         self._models = models
         self._summary = summary
         self._progress = progress
+        self._spending = spending
         self._retry_errors = retry_errors
         self._writer = Worker()
         self._exhausted: set[str] = set()
@@ -145,10 +165,17 @@ class _Engine:
 
     async def _work(self, queue: deque[PlannedRun]) -> None:
         while queue:
+            if limit := self._spending.reached():
+                self._stop(queue, limit)
+                return
             planned = queue.popleft()
             if planned.cell.model not in self._exhausted:
                 await self._run(planned)
             self._progress.advance()
+
+    def _stop(self, queue: deque[PlannedRun], limit: str) -> None:
+        self._summary.warnings.append(f"{limit}: {len(queue)} runs were not looked at")
+        queue.clear()
 
     async def _run(self, planned: PlannedRun) -> None:
         run_id = planned.run_id
@@ -161,6 +188,7 @@ class _Engine:
         # Shielded: a Ctrl-C that arrives now must not lose a run that is finished.
         await asyncio.shield(asyncio.ensure_future(self._writer.run(lambda: _write(self._store, result, attempt))))
         del self._running[run_id]
+        self._spending.add(result)
         self._summary.executed += 1
         self._summary.infrastructure += result.end_reason == "infrastructure"
         self._summary.errors += result.end_reason == "error"

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from agentlab.budget import Budget
 from agentlab.errors import ConfigError
@@ -67,6 +76,13 @@ class Experiment(_Frozen):
     constrained: bool = False
     memory: Literal["none"] = "none"
     observe: Literal["text"] = "text"
+    max_cost_usd: PositiveFloat | None = None
+    """No further run is started once all attempts together have cost this much."""
+    max_tokens: PositiveInt | None = None
+    """No further run is started once all attempts together have used so many tokens."""
+    requests_per_minute: PositiveFloat | None = None
+    tokens_per_minute: PositiveFloat | None = None
+    """Rate limits of one bucket that all models and runs share."""
     environment: JsonObject = Field(default_factory=dict)
     """Settings of the environment, e.g. database_url."""
 
