@@ -112,6 +112,7 @@ RUNS = (
     Column("tools_hash", "string", "Hash of the tool schemas."),
     Column("environment_version", "string", "Version of the environment."),
     Column("source_digest", "string", "Digest of the strategy's source (provenance, not a factor)."),
+    Column("suite_digest", "string", "Digest of the suite's Python files (provenance, not a factor)."),
     Column("package_version", "string", "Version of agentlab."),
 )
 

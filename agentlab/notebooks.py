@@ -87,7 +87,8 @@ def parameter_names(path: Path) -> list[str]:
 
     if not path.exists():
         raise ConfigError(f"There is no notebook {path}.")
-    cells = [cell for cell in nbformat.read(path, as_version=4).cells if "parameters" in cell.metadata.get("tags", [])]
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     if len(cells) != 1:
         raise ConfigError(f"{path.name} needs exactly one cell tagged 'parameters', it has {len(cells)}.")
     names: list[str] = []

@@ -6,7 +6,7 @@ Hot-path records are slotted dataclasses; what is configured or stored as JSON (
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 STATUSES = ("passed", "failed", "not_evaluated")
 VERDICTS = ("passed", "failed", "incomplete")
@@ -229,6 +229,14 @@ class ReplyFormat(Protocol):
 
     def write(self, intent: Intent) -> Reply:
         """Return a reply (text and tool calls only) that `read` turns into this intent."""
+
+
+@runtime_checkable
+class GrammarFormat(Protocol):
+    """A `ReplyFormat` of text that a grammar can describe where a JSON schema cannot."""
+
+    def grammar(self, tools: "tuple[Any, ...]") -> str | None:
+        """Return the grammar of a reply in llama.cpp's form (GBNF) for constrained decoding; None without one."""
 
 
 @dataclass(frozen=True, slots=True)

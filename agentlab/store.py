@@ -315,7 +315,8 @@ _PLANNED_COLUMNS = (
     "experiment", "suite", "task_id", "task_version", "cluster", "defective", "complexity", "language", "strategy",
     "strategy_name", "strategy_version", "strategy_parameters", "answer_by", "model", "model_kind", "repeat", "seed",
     "temperature", "examples", "constrained", "memory", "observe", "truth_verdict", "checks_total", "checks_defective",
-    "prompt_hash", "tools_hash", "environment_version", "source_digest", "package_version", "factors", "planned_order",
+    "prompt_hash", "tools_hash", "environment_version", "source_digest", "suite_digest", "package_version", "factors",
+    "planned_order",
 )  # fmt: skip
 """What is known of a run before it starts; a further attempt copies it."""
 

@@ -3,13 +3,14 @@
 A strategy only ever sees the `TaskView`. A task is one line of JSONL in its suite's folder.
 """
 
+import difflib
 import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentlab.errors import TaskError
 from agentlab.records import JsonObject, verdict_of
@@ -192,18 +193,48 @@ def load_tasks(path: Path) -> list[Task]:
     """Return the tasks of a JSONL file in file order.
 
     Raises:
-        TaskError: a line that is no valid task, with file, line number and field; or an id used twice.
+        TaskError: there is no such file, a line is no valid task (every such line, with its number and the
+            fields), or an id is used twice.
     """
+    try:
+        # utf-8-sig: some editors put a mark in front of the first line.
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise TaskError(f"{path}: {error.strerror}. Tasks stand here as JSON, one task a line.") from error
+    except UnicodeDecodeError as error:
+        number = error.object.count(b"\n", 0, error.start) + 1
+        raise TaskError(f"{path}, line {number}: not UTF-8; save the file as UTF-8.") from error
     tasks: list[Task] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    problems: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             tasks.append(Task.model_validate_json(line))
-        except ValueError as error:
-            raise TaskError(f"{path}, line {number}: {error}") from error
+        except ValidationError as error:
+            problems += [f"{path}, line {number}: {_in_words(problem)}" for problem in error.errors(include_url=False)]
+    if problems:
+        raise TaskError("\n".join(problems))
     _refuse_duplicates(tasks, path)
     return tasks
+
+
+def _in_words(problem: Any) -> str:
+    """One validation problem of a task: the field and what it needs."""
+    field = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "json_invalid":
+        return f"no valid JSON: {problem['ctx']['error'].replace('at line 1 column', 'at column')}"
+    if problem["type"] == "missing":
+        language = {"zh": " (the Chinese text)", "en": " (the English text)"}.get(str(problem["loc"][-1]), "")
+        return f"{field} is missing{language}."
+    if problem["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(field, Task.model_fields, n=1)
+        return f"{field} is no known field.{f' Did you mean {close[0]!r}?' if close else ''}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if not field:
+        return message
+    found = "" if isinstance(problem["input"], dict | list) else f", found {problem['input']!r}"
+    return f"{field}: {message}{found}."
 
 
 def _refuse_duplicates(tasks: Iterable[Task], path: Path) -> None:

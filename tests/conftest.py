@@ -2,12 +2,13 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from fake_chat_server import ChatServer
 
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
 @pytest.fixture(autouse=True)
-def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests reach nothing beyond this machine; a forgotten call fails at once instead of waiting."""
     connect = socket.socket.connect
 
@@ -19,4 +20,18 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(socket.socket, "connect", guarded)
     for name in ("LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
         monkeypatch.delenv(name, raising=False)
-    yield
+
+
+@pytest.fixture(scope="session")
+def chat_server() -> Iterator[ChatServer]:
+    """A scripted model server in a process of its own; each test gives it a script."""
+    with ChatServer() as server:
+        yield server
+
+
+@pytest.fixture
+def endpoint(chat_server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
+    """The server as the endpoint that `openai:` models use."""
+    monkeypatch.setenv("LLM_BASE_URL", chat_server.base_url)
+    monkeypatch.setenv("LLM_API_KEY", "sk-planted-key-0123456789")
+    return chat_server

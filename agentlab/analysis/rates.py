@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from agentlab.analysis.cost import money, per_correct_verdict, tokens
-from agentlab.analysis.stability import flip_rate
+from agentlab.analysis.stability import task_flips
 from agentlab.analysis.units import (
     UNKNOWN,
     Estimate,
@@ -46,9 +46,7 @@ def pass_rate(runs: pd.DataFrame, *, confidence: float = 0.95) -> Estimate:
     """
     check_frame(runs)
     tasks = task_table(runs)
-    return estimate_over_tasks(
-        tasks, tasks["hits"] / tasks["n"].where(tasks["n"] > 0), "pass rate", confidence=confidence
-    )
+    return estimate_over_tasks(tasks, _task_means(tasks), "pass rate", confidence=confidence)
 
 
 def pass_hat_k(runs: pd.DataFrame, k: int, *, confidence: float = 0.95) -> Estimate:
@@ -172,16 +170,15 @@ _COLUMNS = {
 def _strategy_row(runs: pd.DataFrame) -> dict[str, Any]:
     hits = as_hits(runs["success"])
     evaluable = hits.notna()
-    rate = pass_rate(runs)
+    tasks = task_table(runs)
+    rate = estimate_over_tasks(tasks, _task_means(tasks), "pass rate")
     shown = rate.shown_interval
-    strict = task_table(runs, hits.fillna(0.0))
-    unfinished = len(runs) - int(evaluable.sum()) - rate.n_excluded
     return {
         "planned": len(runs),
         "evaluable": int(evaluable.sum()),
         "passed": int(hits.sum()),
         "excluded": rate.n_excluded,
-        "unfinished": unfinished,
+        "unfinished": len(runs) - int(evaluable.sum()) - rate.n_excluded,
         "extra_attempts": int((runs["n_attempts"].fillna(1) - 1).sum()) if "n_attempts" in runs.columns else 0,
         "n_tasks": rate.n_tasks,
         "n_clusters": rate.n_clusters,
@@ -189,12 +186,10 @@ def _strategy_row(runs: pd.DataFrame) -> dict[str, Any]:
         "low": shown.low,
         "high": shown.high,
         "interval": shown.method,
-        "basis": _basis(runs),
-        "healthy_rate": _stratum_rate(runs, defective=False),
-        "defective_rate": _stratum_rate(runs, defective=True),
-        "strict_rate": _mean_of_tasks(strict) if evaluable.any() else math.nan,
+        **_strata(runs, tasks),
+        "strict_rate": _mean_of_tasks(task_table(runs, hits.fillna(0.0))) if evaluable.any() else math.nan,
         **_verdict_columns(runs[evaluable]),
-        "flip_rate": flip_rate(runs).estimate,
+        "flip_rate": units_of(tasks, task_flips(tasks), balance=False).estimate,
         "budget_bound_share": _budget_bound_share(runs[evaluable]),
         **_cost_columns(runs[evaluable]),
         "answer_by": joined(runs["answer_by"]) if "answer_by" in runs.columns else "",
@@ -202,20 +197,23 @@ def _strategy_row(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+def _task_means(tasks: pd.DataFrame) -> "pd.Series[float]":
+    return tasks["hits"] / tasks["n"].where(tasks["n"] > 0)
+
+
 def _mean_of_tasks(tasks: pd.DataFrame) -> float:
-    return units_of(tasks, tasks["hits"] / tasks["n"].where(tasks["n"] > 0)).estimate
+    return units_of(tasks, _task_means(tasks)).estimate
 
 
-def _basis(runs: pd.DataFrame) -> str:
-    tasks = task_table(runs)
-    return units_of(tasks, tasks["hits"] / tasks["n"].where(tasks["n"] > 0)).basis if tasks["n"].any() else ""
-
-
-def _stratum_rate(runs: pd.DataFrame, *, defective: bool) -> float:
-    if "defective" not in runs.columns:
-        return math.nan
-    tasks = task_table(runs)
-    return _mean_of_tasks(tasks[tasks["defective"] == defective])
+def _strata(runs: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, Any]:
+    known = tasks[tasks["n"] > 0]
+    row: dict[str, Any] = {"basis": "", "healthy_rate": math.nan, "defective_rate": math.nan}
+    if len(known):
+        row["basis"] = units_of(known, _task_means(known)).basis
+    if "defective" in runs.columns:
+        row["healthy_rate"] = _mean_of_tasks(known[~known["defective"]])
+        row["defective_rate"] = _mean_of_tasks(known[known["defective"]])
+    return row
 
 
 def _truth(runs: pd.DataFrame) -> "pd.Series[Any] | None":
@@ -229,7 +227,7 @@ def _truth(runs: pd.DataFrame) -> "pd.Series[Any] | None":
 def _share_where(runs: pd.DataFrame, chosen: "pd.Series[bool]", hit: "pd.Series[bool]") -> float:
     """Return how often `hit` is true among the chosen runs, weighted as a pass rate within one stratum."""
     tasks = task_table(runs[chosen], hit[chosen].astype(float))
-    return units_of(tasks, tasks["hits"] / tasks["n"].where(tasks["n"] > 0), balance=False).estimate
+    return units_of(tasks, _task_means(tasks), balance=False).estimate
 
 
 def _verdict_columns(evaluable: pd.DataFrame) -> dict[str, float]:
@@ -295,9 +293,7 @@ def _reference_rows(runs: pd.DataFrame) -> pd.DataFrame:
             "n_clusters": int(table["cluster"].nunique()),
             "pass_rate": _mean_of_tasks(table),
             "interval": "",
-            "basis": _basis(answered),
-            "healthy_rate": _stratum_rate(answered, defective=False),
-            "defective_rate": _stratum_rate(answered, defective=True),
+            **_strata(answered, table),
             "defect_recall": float(verdict == "failed") if (tasks["_truth"] == "failed").any() else math.nan,
             "false_alarm_rate": float(verdict == "failed") if (tasks["_truth"] == "passed").any() else math.nan,
             "flip_rate": 0.0,

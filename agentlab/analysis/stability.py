@@ -37,17 +37,22 @@ def task_stability(runs: pd.DataFrame) -> pd.DataFrame:
     check_frame(runs)
     tasks = task_table(runs)
     n, passed = tasks["n"].astype(float), tasks["hits"]
-    pairs = (n * (n - 1)).where(n > 1)
     return pd.DataFrame(
         {
             "cluster": tasks["cluster"],
             "n": tasks["n"],
             "passed": passed.astype(int),
-            "flip_rate": 2 * passed * (n - passed) / pairs,
+            "flip_rate": task_flips(tasks),
             "modal_agreement": np.maximum(passed, n - passed) / n.where(n > 0),
             "unstable": (passed > 0) & (passed < n),
         }
     )
+
+
+def task_flips(tasks: pd.DataFrame) -> "pd.Series[float]":
+    """Return the flip rate of each task of a `units.task_table`; missing for fewer than two repeats."""
+    n, passed = tasks["n"].astype(float), tasks["hits"]
+    return 2 * passed * (n - passed) / (n * (n - 1)).where(n > 1)
 
 
 def flip_rate(runs: pd.DataFrame, *, confidence: float = 0.95) -> Estimate:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from agentlab.cli.local import local
+from agentlab.cli.suites import check_app, init_app
 from agentlab.errors import AgentLabError, ConfigError
 from agentlab.secrets import scrub
 
@@ -18,6 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(init_app, name="init")
+app.add_typer(check_app, name="check")
+app.add_typer(local)
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -135,7 +140,7 @@ def trace(
 @app.command(name="try")
 def try_(
     task: Annotated[str, typer.Argument(help="task id, instruction, subject such as ORDER1002, or free text")],
-    suite: Annotated[str, typer.Option(help="suite of the task")] = "orders",
+    suite: Annotated[str, typer.Option(help="suite of the task: name, folder or module")] = "orders",
     strategy: Annotated[str, typer.Option(help="strategy to run")] = "tool_loop",
     model: Annotated[str, typer.Option(help="provider:name")] = "simulated:perfect",
     lang: Annotated[Language, typer.Option(help="language of instruction and report")] = Language.en,
@@ -192,7 +197,7 @@ def notebook(
 @app.command(name="list")
 def list_(
     kind: Annotated[ListKind, typer.Argument(help="what to list")],
-    suite: Annotated[str | None, typer.Option(help="only the tasks of this suite")] = None,
+    suite: Annotated[str | None, typer.Option(help="only this suite: name, folder or module")] = None,
     lang: Annotated[Language, typer.Option(help="language of titles and instructions")] = Language.en,
 ) -> None:
     """List what can be named in an experiment."""

@@ -2,6 +2,8 @@
 
 from agentlab.environments.base import SUITES, load_suite
 from agentlab.models.base import PROVIDERS
+from agentlab.models.local_fetch import complete_parts
+from agentlab.models.local_files import KNOWN_MODELS, KnownModel
 from agentlab.strategies.base import STRATEGIES, build_strategy
 
 
@@ -10,18 +12,38 @@ def listing(kind: str, suite: str | None, language: str) -> str:
 
     Args:
         kind: suites, tasks, strategies or models.
-        suite: for tasks: only those of this suite.
+        suite: name, folder or module: only this suite, or only its tasks.
         language: zh or en.
     """
     if kind == "suites":
-        return "\n".join(_suite_line(name, language) for name in SUITES)
+        return "\n".join(_suite_line(name, language) for name in ([suite] if suite else SUITES))
     if kind == "tasks":
         return "\n".join(line for name in ([suite] if suite else SUITES) for line in _task_lines(name, language))
     if kind == "strategies":
         return "\n".join(_strategy_line(name) for name in STRATEGIES)
-    return "\n".join(
-        f"{name + ':':<12} {provider.help}; e.g. {provider.example}" for name, provider in PROVIDERS.items()
-    )
+    return "\n".join([*map(_provider_line, PROVIDERS), "", "Local models:", local_models()])
+
+
+def local_models() -> str:
+    """Return the known local models, one per line: size, licence, what they can do, and where the file is."""
+    return "\n".join(_local_line(model) for model in KNOWN_MODELS.values())
+
+
+def _provider_line(name: str) -> str:
+    provider = PROVIDERS[name]
+    can = ", ".join(provider.capabilities) if provider.capabilities is not None else "what the model behind it can"
+    return f"{name + ':':<12} {provider.help}; e.g. {provider.example} [{can}]"
+
+
+def _local_line(model: KnownModel) -> str:
+    if model.path.is_file():
+        where = str(model.path)
+    else:
+        parts = complete_parts(model)
+        where = f"{parts} of {model.n_parts} parts fetched; go on" if parts else "not fetched; get it"
+        where += f" with: agentlab local fetch {model.name}"
+    facts = f"{model.title}, {model.size_bytes / 1e9:.1f} GB, {model.licence}"
+    return f"local:{model.name:<20} {facts} [{', '.join(sorted(model.capabilities))}] {where}"
 
 
 def _suite_line(name: str, language: str) -> str:

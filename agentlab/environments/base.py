@@ -1,9 +1,9 @@
 """The contract of an environment, and the suites that are known by name."""
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from agentlab.errors import unknown_name
@@ -61,6 +61,10 @@ class Suite:
     """What `agentlab try` asks for when the text is no task of the suite."""
     approved_tools: Mapping[str, tuple[str, ...]] | None = None
     """Task id -> tools with permission `ask` that the suite approves beforehand."""
+    folder: Path | None = None
+    """Folder of the suite's source; known once `load_suite` has loaded it."""
+    source_digest: str = ""
+    """Digest of the Python files in that folder (provenance, no factor of a run); set by `load_suite`."""
 
     def task(self, task_id: str) -> Task:
         """Return the task of that id; an unknown id is a `ConfigError` that lists close ones."""
@@ -71,16 +75,19 @@ class Suite:
 
 
 def load_suite(name: str) -> Suite:
-    """Return the suite of that name.
+    """Return the suite that a name, a folder or a module stands for.
+
+    Args:
+        name: a registered name, the path of a folder with `suite.py` (`./my_suite`, from the working
+            directory), or an importable module with a function `load_suite` (`my_package.suite`).
 
     Raises:
-        ConfigError: no suite has that name; lists those that exist.
+        ConfigError: there is none, or it cannot be loaded; says where and what is expected.
+        TaskError: a task of it cannot be used; says the line and the field.
     """
-    if name not in SUITES:
-        raise unknown_name("suite", name, SUITES)
-    module, _, factory = SUITES[name].partition(":")
-    suite: Suite = getattr(importlib.import_module(module), factory)()
-    return suite
+    from agentlab.environments.loading import load
+
+    return load(name)
 
 
 async def settle(value: Any) -> Any:

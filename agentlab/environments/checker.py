@@ -36,7 +36,7 @@ async def _check(make_environment: MakeEnvironment, task: Task, seed: int) -> li
         first, second = make_environment({}), make_environment({})
     except Exception as error:
         return [f"make_environment({{}}) raises {_words(error)}: every setting needs a default."]
-    problems = _shape_problems(first)
+    problems = shape_problems(first)
     if problems:
         return problems
     stage = "reset"
@@ -60,7 +60,8 @@ async def _check(make_environment: MakeEnvironment, task: Task, seed: int) -> li
     return problems + await _close_problems(first, second, was_reset=stage != "reset")
 
 
-def _shape_problems(environment: Environment) -> list[str]:
+def shape_problems(environment: Environment) -> list[str]:
+    """Return which methods and attributes an environment lacks; nothing of it is executed."""
     problems = [
         f"{type(environment).__name__} has no method {name}(): see agentlab.environments.base.Environment."
         for name in _METHODS

@@ -38,7 +38,12 @@ def prove(task: Task, suite: Suite) -> list[str]:
 def prove_suite(suite: Suite) -> list[str]:
     """Return the problems of all tasks, each with the task's id, and those of the suite as a whole."""
     problems = [f"{task.id}: {problem}" for task in suite.tasks for problem in prove(task, suite)]
-    return problems + _id_problems(suite) + _cluster_problems(suite) + _subject_problems(suite) + _approvals(suite)
+    return problems + suite_problems(suite)
+
+
+def suite_problems(suite: Suite) -> list[str]:
+    """Return the problems of a suite as a whole: ids, twins, subjects, approvals; no task is executed."""
+    return _id_problems(suite) + _cluster_problems(suite) + _subject_problems(suite) + _approvals(suite)
 
 
 async def _prove(task: Task, suite: Suite) -> list[str]:
@@ -46,7 +51,7 @@ async def _prove(task: Task, suite: Suite) -> list[str]:
     if walked.problem:
         return [walked.problem]
     problems = [
-        f"step {step.id!r} ({step.tool.name}) failed: {step.result.error_kind}: {step.result.message} "
+        f"step {step.id!r} ({step.tool.name}) failed: {step.result.error_kind}: {step.result.message.rstrip('.')}. "
         "Mend the reference, or name this call in required_evidence"
         for step in walked.steps
         if not step.result.success and not _is_expected_failure(task, step)
@@ -92,17 +97,27 @@ def _shown(walked: Walk, with_data: bool) -> object:
 def _faults(task: Task, walked: Walk, facts: JsonObject) -> list[str]:
     """Why a run with these steps and facts, claiming exactly the truth, would not be a success."""
     missing = [call for call in task.required_evidence if not _stands(call, walked.steps)]
-    faults = [f"required evidence is missing: {call.tool} {call.arguments} with its outcome" for call in missing]
+    faults = [
+        f"required evidence is missing: {call.tool} {call.arguments} with its outcome. "
+        "Let the reference make this call, or correct required_evidence"
+        for call in missing
+    ]
     evidence = evidence_of(walked.results)
     for key, truth in task.checks.items():
         seen = _status(task, key, evidence)
         if truth != "not_evaluated" and task.members.get(key) == () and not missing and task.required_evidence:
             seen = "passed"
         if seen != truth:
-            faults.append(f"check {key} is declared {truth}, but the steps show {seen}")
+            faults.append(
+                f"check {key} is declared {truth}, but the steps show {seen}. "
+                "Correct checks, the defect's changes, or the reference"
+            )
     for name, wanted in task.end_state.items():
         if facts.get(name) != wanted:
-            faults.append(f"end state {name!r} should be {wanted!r}, but is {facts.get(name)!r}")
+            faults.append(
+                f"end state {name!r} should be {wanted!r}, but is {facts.get(name)!r}. "
+                "Correct end_state, or let the reference bring it about"
+            )
     return faults
 
 
@@ -205,7 +220,7 @@ def _twin_problems(tasks: Sequence[Task]) -> list[str]:
     """Twins may differ in their defect and its consequences alone, byte for byte."""
     first = tasks[0]
     return [
-        f"{task.id} and {first.id} are of one cluster, but differ in {field}"
+        f"{task.id} and {first.id} are of one cluster, but differ in {field}: make it the same, byte for byte"
         for task in tasks[1:]
         for field in ("instruction", "criteria", "declared", "initial_state", "environment")
         if _bytes(task, field) != _bytes(first, field)
@@ -220,7 +235,7 @@ def _subject_problems(suite: Suite) -> list[str]:
     counts = Counter(task.subject for task in suite.tasks if task.subject and task.canonical)
     subjects = dict.fromkeys(task.subject for task in suite.tasks if task.subject)
     return [
-        f"subject {subject!r} needs exactly one canonical task, and has {counts[subject]}"
+        f"subject {subject!r} needs exactly one canonical task, and has {counts[subject]}: set canonical to true in one"
         for subject in subjects
         if counts[subject] != 1
     ]

@@ -16,6 +16,8 @@ class Provider(NamedTuple):
     example: str
     help: str
     """What it is, in one line."""
+    capabilities: tuple[str, ...] | None = None
+    """What its models can do; None where that depends on the model behind it."""
     needs_name: bool = True
     """False when `provider:` alone takes the name from the environment."""
 
@@ -25,15 +27,23 @@ PROVIDERS: dict[str, Provider] = {
         "agentlab.models.openai_compatible:build",
         "openai:gpt-4o-mini",
         "any chat-completions endpoint (LLM_API_KEY, LLM_BASE_URL, LLM_MODEL)",
+        ("json_schema", "seed", "stop", "tools"),
         needs_name=False,
+    ),
+    "local": Provider(
+        "agentlab.models.local:build",
+        "local:qwen2.5-coder-1.5b",
+        "a small model on this machine (agentlab local list), or a GGUF file by its path",
+        ("grammar", "json_schema", "seed", "stop", "tools"),
     ),
     "simulated": Provider(
         "agentlab.models.simulated:build",
         "simulated:perfect",
         "knows the task's reference and errs by a published error model; no evidence about any model",
+        ("seed", "stop", "tools"),
     ),
     "scripted": Provider(
-        "agentlab.models.scripted:build", "scripted:replies.json", "replies from a JSON file, in order"
+        "agentlab.models.scripted:build", "scripted:replies.json", "replies from a JSON file, in order", ("stop", "tools")
     ),
     "replay": Provider(
         "agentlab.models.replay:build_replay", "replay:recorded.jsonl", "replies that were recorded before"

@@ -68,6 +68,7 @@ class OpenAICompatibleModel:
         endpoint: address and key.
         replay_reasoning: send the reasoning of earlier replies back in the history.
         retry: how often and how slowly failed sends are repeated.
+        extra_body: returns fields that the body of a request gets besides; they win over the usual ones.
         sleep: waits between sends; tests pass their own.
     """
 
@@ -80,6 +81,7 @@ class OpenAICompatibleModel:
         *,
         replay_reasoning: bool = False,
         retry: RetryPolicy | None = None,
+        extra_body: Callable[[ModelRequest], JsonObject] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         if endpoint.api_key != NO_KEY:
@@ -89,6 +91,7 @@ class OpenAICompatibleModel:
         self._model = model
         self._replay_reasoning = replay_reasoning
         self._retry = retry or RetryPolicy()
+        self._extra_body = extra_body
         self._sleep = sleep
         self._limit_field = "max_tokens"
         self.limiter: RateLimiter | None = None
@@ -259,6 +262,8 @@ class OpenAICompatibleModel:
     def _payload(self, request: ModelRequest) -> bytes:
         """The request as UTF-8 JSON; what JSON cannot carry is replaced as `agentlab.json_values` documents."""
         body = self._body(request)
+        if self._extra_body is not None:
+            body |= self._extra_body(request)
         try:
             return _encode(body)
         except (TypeError, ValueError):

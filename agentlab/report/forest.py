@@ -12,6 +12,7 @@ from agentlab.analysis.compare import Difference, paired_difference
 from agentlab.analysis.rates import by_strategy
 from agentlab.analysis.units import check_frame, levels, model_kind, require_columns
 from agentlab.errors import unknown_name
+from agentlab.report.labels import signed
 from agentlab.report.provenance import footer
 from agentlab.report.style import (
     EDGE,
@@ -182,12 +183,6 @@ def _difference_cell(row: _Row, baseline: str, pen: Pen) -> str:
         return pen.text("no_common_task")
     d = row.difference
     return signed(d.estimate) + ("" if math.isnan(d.low) else f" [{signed(d.low)}, {signed(d.high)}]")
-
-
-def signed(share: float, digits: int = 1) -> str:
-    """Return a difference in percentage points with its sign; a real minus, and no sign on zero."""
-    words = f"{100 * share:+.{digits}f}"
-    return words[1:] if float(words) == 0 else words.replace("-", "−")
 
 
 def _rate_panel(axes: Axes, rows: Sequence[_Row], names: Sequence[str], constant: float, pen: Pen) -> None:

@@ -79,7 +79,7 @@ TEXTS: dict[str, tuple[str, str]] = {
         "共 {tasks} 个任务，仅展示最不稳定的 {shown} 个。",
     ),
     "flip_rate": ("flip rate", "翻转率"),
-    "all_tasks": ("all tasks", "全部任务"),
+    "flip_rate_all": ("flip rate, all tasks", "翻转率（全部）"),
     "share_passed": ("share of repeats that pass", "重复通过比例"),
     "stability_caption": ("{strategy}: flip rate {rate}", "{strategy}：翻转率 {rate}"),
     # failures and outcomes
@@ -167,6 +167,17 @@ def tight(words: str) -> str:
     Texts have spaces around their placeholders, which is right for names in Latin letters only.
     """
     return re.sub(r"(?<=[\u3000-\u9fff\uff00-\uffef]) (?=[\u3000-\u9fff\uff00-\uffef])", "", words)
+
+
+def signed(share: float, digits: int = 1) -> str:
+    """Return a difference in percentage points with its sign; a real minus, and no sign on zero."""
+    words = f"{100 * share:+.{digits}f}"
+    return words[1:] if float(words) == 0 else words.replace("-", "−")
+
+
+def percent(share: float, language: str) -> str:
+    """Return a share as a whole percentage, spaced as the language does."""
+    return f"{100 * share:.0f}%" if language == "zh" else f"{100 * share:.0f} %"
 
 
 def plural(count: int) -> str:

@@ -108,7 +108,7 @@ def _draw(
     figure: Chart, grid: _Grid, heads: list[str], runs: pd.DataFrame, top: float, least_width: float, pen: Pen
 ) -> None:
     names = [fitted(figure, pen.name(task, task), SMALL, NAME_WIDTH, lines=1) for task in _short(grid.tasks)]
-    last = f"{pen.text('flip_rate')}, {pen.text('all_tasks')}"
+    last = pen.text("flip_rate_all")
     left = EDGE + max(text_width(figure, name, SMALL) for name in [*names, last]) + 0.12
     width, height = COLUMN * max(1, len(grid.strategies)), ROW * len(grid.tasks)
     bar_left = left + width + GAP

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from agentlab.analysis.units import UNKNOWN, levels
 from agentlab.errors import ConfigError
 from agentlab.report.fonts import LATIN, Fonts, chart_fonts, warn_without_chinese
-from agentlab.report.labels import check_language, text
+from agentlab.report.labels import check_language, percent, text
 
 STRATEGY_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
 """Okabe and Ito 2008, without black, which hides hatching; yellow last, it is weak on white. Triangles mark strata."""
@@ -102,7 +102,7 @@ class Pen:
 
     def percent(self, share: float) -> str:
         """Return a share as a whole percentage, spaced as the language does."""
-        return f"{100 * share:.0f}%" if self.language == "zh" else f"{100 * share:.0f} %"
+        return percent(share, self.language)
 
     def name(self, name: str, fallback: str) -> str:
         """Return a name from the data as it can be drawn; `fallback` where the fonts lack its characters."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import agentlab
 from agentlab.answers import submit_tool
 from agentlab.budget import Budget
-from agentlab.environments.base import Environment, Suite, load_suite, settings_digest
+from agentlab.environments.base import Environment, Suite, settings_digest
+from agentlab.environments.loading import load_suites
 from agentlab.errors import ConfigError, unknown_name
 from agentlab.json_values import canonical
 from agentlab.models.base import build_model
@@ -87,7 +88,8 @@ def plan_runs(experiment: Experiment, models: ModelPool) -> list[PlannedRun]:
     tasks = _tasks(experiment)
     if not tasks:
         raise ConfigError(f"Experiment {experiment.name} has no tasks.")
-    tools_hashes = {suite.name: _tools_hash(suite, experiment) for suite, _ in tasks}
+    suites = {suite.name: suite for suite, _ in tasks}
+    tools_hashes = {name: _tools_hash(suite, experiment) for name, suite in suites.items()}
     planned = [_planned(experiment, tasks, cell, models, tools_hashes) for cell in cells(experiment, len(tasks))]
     if len({run.run_id for run in planned}) != len(planned):
         raise ConfigError(
@@ -108,7 +110,7 @@ def auto_budget(task: Task) -> Budget:
 
 
 def _tasks(experiment: Experiment) -> list[tuple[Suite, Task]]:
-    found = [(suite, task) for name in experiment.suites for suite in [load_suite(name)] for task in suite.tasks]
+    found = [(suite, task) for suite in load_suites(experiment.suites) for task in suite.tasks]
     if not experiment.tasks:
         return found
     by_id = {task.id: (suite, task) for suite, task in found}
@@ -196,6 +198,7 @@ def _planned(
         "tools_hash": tools_hash,
         "environment_version": environment_version,
         "source_digest": source_digest(strategy.name),
+        "suite_digest": suite.source_digest,
         "package_version": agentlab.__version__,
         "factors": json.dumps(factors, ensure_ascii=False),
     }

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from agentlab.budget import Budget
+from agentlab.environments.loading import locate
 from agentlab.errors import ConfigError
 from agentlab.json_values import canonical
 from agentlab.records import JsonObject
@@ -55,6 +56,7 @@ class Experiment(_Frozen):
     """Also the name of the folder under results/."""
     question: str = ""
     suites: tuple[str, ...]
+    """Registered names, folders (`./my_suite`), importable modules (`my_package.suite`)."""
     tasks: tuple[str, ...] = ()
     """Ids of the tasks to run; empty: all tasks of the suites."""
     strategies: tuple[StrategyEntry, ...] = Field(min_length=1)
@@ -109,6 +111,8 @@ class Experiment(_Frozen):
 def load_experiment(path: str | Path) -> Experiment:
     """Return the experiment that a YAML file declares.
 
+    Suite folders are looked up beside the file first, then in the working directory.
+
     Raises:
         ConfigError: the file is missing, is no YAML, or a field is wrong; names file, line and allowed values.
     """
@@ -128,9 +132,10 @@ def load_experiment(path: str | Path) -> Experiment:
     if not isinstance(data, dict):
         raise ConfigError(f"{file}, line 1: an experiment is a mapping with {', '.join(_required())}.")
     try:
-        return Experiment.model_validate(data)
+        experiment = Experiment.model_validate(data)
     except ValidationError as error:
         raise ConfigError("\n".join(_in_words(file, node, problem) for problem in error.errors())) from error
+    return experiment.replaced(suites=_located(experiment.suites, file, node))
 
 
 def run_seed(experiment_seed: int, task_id: str, repeat: int) -> int:
@@ -167,6 +172,17 @@ def cells(experiment: Experiment, n_tasks: int) -> Iterator[CellOrder]:
                 for model in experiment.models:
                     for strategy in experiment.strategies:
                         yield CellOrder(repeat, task_index, language, model, strategy)
+
+
+def _located(suites: tuple[str, ...], file: Path, node: yaml.Node | None) -> tuple[str, ...]:
+    """The suites with folders as seen from the working directory."""
+    located = []
+    for index, name in enumerate(suites):
+        try:
+            located.append(locate(name, file.parent))
+        except ConfigError as error:
+            raise ConfigError(f"{file}, line {_line_of(node, ['suites', index])}: {error}") from error
+    return tuple(located)
 
 
 def _required() -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentlab.budget import Budget
 from agentlab.environments.base import Suite, load_suite
+from agentlab.errors import ConfigError
 from agentlab.models.base import build_model
 from agentlab.records import Event, Model
 from agentlab.runner.run_one import RunResult, run_one
@@ -31,6 +32,9 @@ def resolve_task(suite: Suite, text: str) -> Resolved:
 
     Among tasks that share the instruction or the subject the canonical one wins. Any other text becomes a
     task without truth.
+
+    Raises:
+        ConfigError: it would be a task without truth, and the suite has no default criteria for one.
     """
     by_id = [task for task in suite.tasks if task.id == text.strip()]
     by_instruction = [
@@ -39,6 +43,11 @@ def resolve_task(suite: Suite, text: str) -> Resolved:
     found = by_id or by_instruction or _by_subject(suite, text)
     if found:
         return Resolved(next((task for task in found if task.canonical), found[0]), True)
+    if not suite.default_criteria:
+        raise ConfigError(
+            f"{text!r} is no task of the suite {suite.name}, and the suite has no default_criteria for free text. "
+            f"Its tasks: {', '.join(task.id for task in suite.tasks)}."
+        )
     free = Task(
         id="free-text",
         suite=suite.name,
@@ -71,7 +80,7 @@ async def try_task(
 
     Args:
         text: a task id, an instruction, a subject, or free text.
-        suite: name of a suite, or one.
+        suite: name, folder or module of a suite (as for `load_suite`), or one.
         strategy: name of a strategy.
         model: `provider:name`, or a model object (which is then not closed here).
         language: zh or en.

@@ -6,9 +6,12 @@ from agentlab.answers import SUBMIT, answer_fault, answer_from_arguments, answer
 from agentlab.errors import BadArguments
 from agentlab.json_values import dumps
 from agentlab.records import Answer, CallIntent, FinishIntent, Intent, JsonObject, Reply, Unreadable
+from agentlab.strategies.grammars import Grammar, literal
 from agentlab.strategies.native import problem_feedback
 from agentlab.strategies.react_reader import Turn, read_turn
 
+LONGEST_THOUGHT_CHARS = 300
+"""Of a thought under a grammar: a small model may never end its line."""
 _WORDS = {
     "en": {"thought": "Thought: ", "action": "Action: ", "input": "Action Input: ", "final": "Final Answer: "},
     "zh": {"thought": "思考：", "action": "行动：", "input": "行动输入：", "final": "最终答案："},
@@ -32,6 +35,27 @@ class ReactFormat:
     def schema(self, tools: tuple[Any, ...]) -> JsonObject | None:
         """Return None: a turn is lines of text, not one JSON value."""
         return None
+
+    def grammar(self, tools: tuple[Any, ...]) -> str:
+        """Return the grammar of a turn: a thought line, then the action of an offered tool, or the answer's object.
+
+        The answer is that of the control tool (`submit`). Where no tool is one, any JSON object is an answer.
+        """
+        words = _WORDS[self.language]
+        grammar = Grammar()
+        turns = []
+        for index, tool in enumerate(tools):
+            arguments = grammar.add_schema(f"input-{index}", tool.parameters)
+            if tool.is_control:
+                turns.append(f"{literal(words['final'])} {arguments}")
+            else:
+                head = f"{words['action']}{tool.name}\n{words['input']}"
+                turns.append(f"{literal(head)} {arguments}")
+        if not any(tool.is_control for tool in tools):
+            turns.append(f"{literal(words['final'])} object")
+        grammar.add("turn", " | ".join(turns))
+        grammar.add("root", f'{literal(words["thought"])} [^\\n]{{1,{LONGEST_THOUGHT_CHARS}}} "\\n" turn')
+        return grammar.text()
 
     def read(self, reply: Reply, tools: tuple[Any, ...]) -> Intent:
         """Return one call, the answer, or what is wrong with the form.

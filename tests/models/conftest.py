@@ -2,24 +2,17 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_chat_server import ChatServer
 
 from agentlab.records import Intent, JsonObject, ModelRequest, Reply, RequestContext, Unreadable
 from agentlab.tools import Tool, tools_from_schemas
 
 CASES_FILE = Path(__file__).parents[1] / "cases" / "chat_responses.json"
-
-
-@pytest.fixture(scope="session")
-def chat_server() -> Iterator[ChatServer]:
-    with ChatServer() as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ def test_every_provider_names_a_factory_of_one_text(name: str) -> None:
 
 @pytest.mark.parametrize("spec", ["gpt-4o-mini", "opneai:gpt-4o-mini", "", ":x"])
 def test_an_unknown_provider_lists_the_valid_ones_with_examples(spec: str) -> None:
-    with pytest.raises(ConfigError, match=r"openai, record, replay, scripted, simulated.*simulated:perfect"):
+    with pytest.raises(ConfigError, match=r"local, openai, record, replay, scripted, simulated.*simulated:perfect"):
         build_model(spec)
 
 
