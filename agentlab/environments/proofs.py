@@ -52,7 +52,7 @@ async def _prove(task: Task, suite: Suite) -> list[str]:
         return [walked.problem]
     problems = [
         f"step {step.id!r} ({step.tool.name}) failed: {step.result.error_kind}: {step.result.message.rstrip('.')}. "
-        "Mend the reference, or name this call in required_evidence"
+        "Mend the tool or the reference, or name this call in required_evidence"
         for step in walked.steps
         if not step.result.success and not _is_expected_failure(task, step)
     ]

@@ -20,6 +20,15 @@ def agentlab(*arguments: str, **environment: str) -> "subprocess.CompletedProces
     )  # fmt: skip
 
 
+SPEC = """
+name: small
+suites: [toy]
+strategies: [tool_loop, react]
+models: ["simulated:perfect"]
+repeats: 1
+"""
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
