@@ -14,6 +14,7 @@ _EXPORTS = {
     "load_runs": "agentlab.analysis.frames",
     "load_steps": "agentlab.analysis.frames",
     "load_calls": "agentlab.analysis.frames",
+    "follow": "agentlab.report.follow",
 }
 
 __all__ = ["__version__", *_EXPORTS]

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from agentlab.columns import CALLS, EXCLUDED_END_REASONS, RUNS, STEPS, Column
+from agentlab.columns import CALLS, EXCLUDED_END_REASONS, RUNS, STATES, STEPS, Column
 from agentlab.errors import ConfigError, CorruptRecord, StoreError, WrongExperiment, unknown_name
 from agentlab.records import Event, JsonObject
 from agentlab.secrets import scrub, without_password
@@ -107,12 +107,14 @@ class Store:
                 # Inside the transaction: processes that create the same file together would die otherwise.
                 metadata.create_all(connection)
                 self._set_meta(connection, "schema_version", str(SCHEMA_VERSION), keep=True)
-            version = self._meta(connection).get("schema_version")
-        if version is None or int(version) > SCHEMA_VERSION:
+            version = int(self._meta(connection).get("schema_version", 0))
+        if version != SCHEMA_VERSION:
             self.close()
+            what = "the newer agentlab" if version > SCHEMA_VERSION else "the agentlab that wrote it"
             raise WrongExperiment(
-                f"{without_password(self.url)} was written with schema {version}, this agentlab knows "
-                f"{SCHEMA_VERSION}: install the newer agentlab to read it."
+                f"{without_password(self.url)} was written with schema {version}, this agentlab reads schema "
+                f"{SCHEMA_VERSION}. Use {what} (`agentlab export` makes parquet files that any version reads), or "
+                "another folder."
             )
 
     def claim_folder(self, experiment: str, seed: int, definition: JsonObject) -> None:
@@ -223,6 +225,21 @@ class Store:
             for row in dead:
                 _interrupt(connection, row.run_id, row.attempt)
         return len(dead)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many runs are planned, running, finished, interrupted, by the last attempt of each.
+
+        A running row whose process is gone is counted as interrupted; nothing is written.
+        """
+        last = sa.select(runs.c.run_id, sa.func.max(runs.c.attempt).label("attempt")).group_by(runs.c.run_id).subquery()
+        query = sa.select(runs.c.state, runs.c.owner, runs.c.heartbeat_at).join(
+            last, (runs.c.run_id == last.c.run_id) & (runs.c.attempt == last.c.attempt)
+        )
+        found = dict.fromkeys(STATES, 0)
+        with self._reading() as connection:
+            for row in connection.execute(query):
+                found["interrupted" if row.state == "running" and not self._is_alive(row) else row.state] += 1
+        return found
 
     def read(self, table: str) -> list[JsonObject]:
         """Return all rows of `runs`, `steps` or `calls` in a stable order."""

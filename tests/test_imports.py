@@ -9,7 +9,7 @@ PACKAGE = Path(agentlab.__file__).parent
 
 # A module imports only from layers above its own (DESIGN 2).
 LAYERS = [
-    {"errors", "records", "columns", "json_values", "secrets", "tokens", "workers"},
+    {"errors", "records", "columns", "json_values", "secrets", "tokens", "workers", "html_text"},
     {"tasks", "tools", "budget", "trace", "observations", "tool_execution", "prompts"},
     {"store", "answers"},
     {"environments", "models"},

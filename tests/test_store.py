@@ -111,11 +111,18 @@ def test_a_folder_belongs_to_one_experiment(store: Store) -> None:
             store.claim_folder(name, seed, {})
 
 
-def test_a_newer_schema_is_refused(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "words"), [("99", "newer agentlab"), ("0", "agentlab that wrote it")])
+def test_another_schema_is_refused_and_nothing_is_changed(
+    store: Store, tmp_path: Path, version: str, words: str
+) -> None:
     with store._engine.begin() as connection:
-        connection.execute(sa.update(meta).where(meta.c.name == "schema_version").values(value="99"))
-    with pytest.raises(WrongExperiment, match="newer agentlab"):
+        connection.execute(sa.update(meta).where(meta.c.name == "schema_version").values(value=version))
+    before = (tmp_path / "agentlab.sqlite").read_bytes()
+    with pytest.raises(WrongExperiment, match=words):
         Store(tmp_path)
+    with pytest.raises(WrongExperiment, match="agentlab export"):
+        Store(tmp_path, create=True)
+    assert (tmp_path / "agentlab.sqlite").read_bytes() == before
 
 
 def test_what_is_no_store_says_so(tmp_path: Path) -> None:
@@ -226,3 +233,16 @@ def _finished(folder: Path) -> int:
         return sum(row["state"] == "finished" for row in reader.read("runs")) > 20
     finally:
         reader.close()
+
+
+def test_counts_tell_the_dead_from_the_running(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path)
+    store.plan([a_row(name) for name in "abcd"])
+    store.claim("a")
+    finish(store, "a", 0)
+    other.claim("b")
+    store.claim("c")
+    assert store.counts() == {"planned": 1, "running": 2, "finished": 1, "interrupted": 0}
+    other.close()
+    assert store.counts() == {"planned": 1, "running": 1, "finished": 1, "interrupted": 1}
+    assert {row["state"] for row in store.read("runs")} == {"planned", "running", "finished"}

@@ -20,7 +20,7 @@ from statsmodels.stats.weightstats import ttost_paired
 
 from agentlab.analysis.intervals import SAME, Array, Interval, mean_over_units, standard_error, zero_failures_bound
 from agentlab.analysis.stability import task_stability
-from agentlab.analysis.units import check_frame, levels, require_columns, rows_of, task_table, units_of
+from agentlab.analysis.units import Units, check_frame, levels, require_columns, rows_of, task_table, units_of
 from agentlab.errors import ConfigError, unknown_name
 
 EXACT_UP_TO_CLUSTERS = 16
@@ -105,12 +105,7 @@ def paired_difference(
     pairs = _paired_tasks(runs, strategy, baseline, measure)
     both = pairs.dropna(subset=["of", "to"])
     units = units_of(both, both["of"] - both["to"], balance=measure == "success")
-    interval = mean_over_units(units.values, confidence, limits=(-1.0, 1.0), n_effective=units.n_effective)
-    low, high, method = interval.low, interval.high, f"{confidence:.0%} t interval over clusters"
-    if math.isnan(low) and len(units.clusters) > 1 and float(np.ptp(units.values)) < SAME:
-        half = zero_failures_bound(len(units.clusters), confidence) * (1 + abs(units.estimate))
-        low, high = max(-1.0, units.estimate - half), min(1.0, units.estimate + half)
-        method = f"{confidence:.0%} bound, all clusters alike"
+    low, high, method = _interval_of(units, confidence)
     return Difference(
         strategy=strategy,
         baseline=baseline,
@@ -124,9 +119,20 @@ def paired_difference(
         clusters=units.clusters,
         values=tuple(float(value) for value in units.values),
         basis=units.basis,
-        method=method if len(units.clusters) > 1 else "no interval",
+        method=method,
         missing_tasks=tuple(str(task) for task in pairs.index[pairs["of"].isna() | pairs["to"].isna()]),
     )
+
+
+def _interval_of(units: Units, confidence: float) -> tuple[float, float, str]:
+    interval = mean_over_units(units.values, confidence, limits=(-1.0, 1.0), n_effective=units.n_effective)
+    if not math.isnan(interval.low):
+        return interval.low, interval.high, f"{confidence:.0%} t interval over clusters"
+    if units.n_effective < 2 or float(np.ptp(units.values)) >= SAME:
+        return math.nan, math.nan, "no interval"
+    half = zero_failures_bound(len(units.clusters), confidence) * (1 + abs(units.estimate))
+    low, high = max(-1.0, units.estimate - half), min(1.0, units.estimate + half)
+    return low, high, f"{confidence:.0%} bound, all clusters alike"
 
 
 def _paired_tasks(runs: pd.DataFrame, strategy: str, baseline: str, measure: str) -> pd.DataFrame:
@@ -282,6 +288,23 @@ def unpaired_difference(
     )
     estimate = passed / n - baseline_passed / baseline_n
     return Interval(estimate, float(low), float(high), n + baseline_n, f"unpaired, {method}")
+
+
+def unpaired_p(passed: int, n: int, baseline_passed: int, baseline_n: int, method: str = "boschloo") -> float:
+    """Return an exact two-sided p-value for two rates on disjoint tasks, one run per task.
+
+    Args:
+        passed: passes of the strategy.
+        n: its runs.
+        baseline_passed: passes of the baseline.
+        baseline_n: its runs.
+        method: boschloo (most powerful), barnard, or fisher (conservative).
+    """
+    tests = {"boschloo": stats.boschloo_exact, "barnard": stats.barnard_exact, "fisher": stats.fisher_exact}
+    if method not in tests:
+        raise unknown_name("test", method, tests)
+    table = [[passed, baseline_passed], [n - passed, baseline_n - baseline_passed]]
+    return float(tests[method](table).pvalue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,10 +88,18 @@ def run(
 
 
 @app.command()
-def status(folder: Annotated[str, typer.Argument(help="results folder or database URL")]) -> None:
+def status(
+    folder: Annotated[str, typer.Argument(help="results folder or database URL")],
+    watch: Annotated[
+        bool, typer.Option("--watch", help="follow it until no process works on it; stops nothing")
+    ] = False,
+) -> None:
     """Show how far an experiment is: runs by state, strategy and end reason."""
+    from agentlab.report.follow import follow
     from agentlab.report.status import status_text
 
+    if watch:
+        typer.echo(str(follow(folder)))
     typer.echo(status_text(folder))
 
 

@@ -43,7 +43,10 @@ PROVIDERS: dict[str, Provider] = {
         ("seed", "stop", "tools"),
     ),
     "scripted": Provider(
-        "agentlab.models.scripted:build", "scripted:replies.json", "replies from a JSON file, in order", ("stop", "tools")
+        "agentlab.models.scripted:build",
+        "scripted:replies.json",
+        "replies from a JSON file, in order",
+        ("stop", "tools"),
     ),
     "replay": Provider(
         "agentlab.models.replay:build_replay", "replay:recorded.jsonl", "replies that were recorded before"

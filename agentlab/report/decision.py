@@ -136,7 +136,9 @@ def _early(runs: pd.DataFrame, names: list[str], kind: str | None, language: str
         n = sum(errors.values())
         where = ", ".join(f"{name}: {count}" for name, count in errors.items())
         words = sentence(PARTS, "runs_one" if n == 1 else "runs_many", language)
-        return _without_comparison("refused", sentence(SENTENCES, "refused", language, n=n, runs=words, where=where))
+        return _without_comparison(
+            "refused", sentence(SENTENCES, "refused", language, n=n, runs_word=words, where=where)
+        )
     if kind in PROTOCOL_KINDS:
         said = sentence(
             SENTENCES, "protocol_check", language, kind=text(f"kind_{kind}", language), planned=len(runs),
@@ -147,7 +149,7 @@ def _early(runs: pd.DataFrame, names: list[str], kind: str | None, language: str
     if len(names) < 2:
         said = sentence(
             SENTENCES, "nothing_to_compare", language, n=len(names),
-            strategies=sentence(PARTS, "strategies_one" if len(names) == 1 else "strategies_many", language),
+            strategies_word=sentence(PARTS, "strategies_one" if len(names) == 1 else "strategies_many", language),
             name=sentence(PARTS, "name", language, name=names[0]) if names else "",
         )  # fmt: skip
         return replace(_without_comparison("nothing_to_compare", said), detail=rate_notes(by_strategy(runs), language))

@@ -46,8 +46,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "目前 {strategy} 通过 {passed} 次，{baseline} 通过 {baseline_passed} 次。",
     ),
     "refused": (
-        "No headline: {n} {runs} ended with an error of agentlab itself (end_reason error; {where}). Repair it and "
-        "resume the experiment first.",
+        "No headline: {n} {runs_word} ended with an error of agentlab itself (end_reason error; {where}). Repair it "
+        "and resume the experiment first.",
         "暂不给出结论：有 {n} 次运行因 agentlab 自身的错误终止（end_reason 为 error；{where}）。请先修复，再续跑实验。",
     ),
     "protocol_check": (
@@ -57,7 +57,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "不代表各策略在其他模型上的表现，不作为决策依据。",
     ),
     "nothing_to_compare": (
-        "Nothing to compare: the runs belong to {n} {strategies}{name}.",
+        "Nothing to compare: the runs belong to {n} {strategies_word}{name}.",
         "没有可比较的对象：这些运行只涉及 {n} 个策略{name}。",
     ),
 }

@@ -79,7 +79,7 @@ def forest(
 
     Args:
         runs: one counting attempt per run; `task_id, repeat, success, strategy`, and more where there is more.
-        baseline: strategy of the difference panel; None leaves the panel out.
+        baseline: strategy of the difference panel; the panel is left out for None and when there is no other strategy.
         language: en or zh.
         margin: half width of the band of differences that do not matter (0.05 is 5 points).
 
@@ -90,6 +90,8 @@ def forest(
     require_columns(runs, "strategy")
     if baseline is not None and baseline not in levels(runs):
         raise unknown_name("strategy", baseline, levels(runs))
+    if levels(runs) == [baseline]:
+        baseline = None
     table = by_strategy(runs)
     with drawing(language) as pen:
         figure = Chart()

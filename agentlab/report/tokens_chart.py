@@ -64,9 +64,14 @@ def tokens_by_actor(calls: pd.DataFrame, runs: pd.DataFrame, language: str = "en
         draw_bars(figure, [panel], parts, heads, head_height(hints), head_width(figure, hints), pen)
         head = pen.text("tokens_title")
         title(figure, pen, head, hints)
-        captions = [pen.text("tokens_caption", strategy=row.label, tokens=row.cells[0]) for row in rows]
-        caption = "; ".join(captions) or pen.text("nothing_to_show")
+        caption = "; ".join(_caption(row, pen) for row in rows) or pen.text("nothing_to_show")
         return finish(figure, pen, footer(runs, pen), f"{head}. {caption}.", model_kind(runs))
+
+
+def _caption(row: Row, pen: Pen) -> str:
+    if row.empty:
+        return f"{row.label}: {row.empty}"
+    return pen.text("tokens_caption", strategy=row.label, tokens=row.cells[0])
 
 
 def _spent(calls: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

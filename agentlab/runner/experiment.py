@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentlab.errors import AgentLabError, Interrupted
+from agentlab.html_text import lines, table
 from agentlab.models.rate_limit import RateLimiter
 from agentlab.runner.blocking import run_blocking
 from agentlab.runner.build import ModelPool, PlannedRun, plan_runs
@@ -16,6 +17,7 @@ from agentlab.runner.rows import call_rows, run_row, step_rows
 from agentlab.runner.run_one import RunResult, run_one
 from agentlab.runner.spec import Experiment, load_experiment
 from agentlab.runner.spending import Spending, refuse_unpriced
+from agentlab.secrets import without_password
 from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, Store
 from agentlab.trace import pack
 from agentlab.workers import Worker
@@ -48,6 +50,11 @@ class ExperimentSummary:
         if self.errors:
             text += f"; {self.errors} ended with an error of agentlab's own (no headline while any exist)"
         return ". ".join([text, *self.warnings])
+
+    def _repr_html_(self) -> str:
+        counts = ("planned", "executed", "already_done", "infrastructure", "errors")
+        head = lines(f"{self.experiment} in {without_password(self.store)}", *self.warnings)
+        return head + table(counts, [[getattr(self, name) for name in counts]])
 
 
 def run_experiment(

@@ -12,6 +12,7 @@ from agentlab.answers import submit_tool
 from agentlab.budget import Budget, Meter
 from agentlab.environments.base import Environment, settle
 from agentlab.errors import BudgetExceeded, ConfigError, InfrastructureError, Interrupted, QuotaExhausted, StopRun
+from agentlab.html_text import lines, table
 from agentlab.records import Answer, Event, JsonObject, Model
 from agentlab.scoring import Score, calls_of, score_run
 from agentlab.secrets import scrub
@@ -49,6 +50,23 @@ class RunResult:
     def ended_at(self) -> datetime.datetime:
         """Start plus elapsed monotonic time, so a clock that jumps cannot make a run end before it began."""
         return self.started_at + datetime.timedelta(seconds=self.wall_s)
+
+    def _repr_html_(self) -> str:
+        """The run in a notebook: what it was, how it was judged, what it did."""
+        score = self.score
+        about = f"{self.strategy} with {self.model} ({self.model_kind}), task {self.task.id}"
+        judged = f"verdict {score.verdict}, success {score.success}, outcome {score.outcome}, ended: {self.end_reason}"
+        checks = [(c.key, c.truth, c.claimed, c.supported, c.is_right) for c in score.checks]
+        calls = [
+            (e.data["tool"], e.data["arguments"], e.data["success"], e.data.get("passed"), e.data["observation"])
+            for e in self.events
+            if e.kind == "tool_call"
+        ]
+        return (
+            lines(about, judged, *([self.error] if self.error else []))
+            + table(("criterion", "truth", "claimed", "supported", "right"), checks)
+            + table(("tool", "arguments", "success", "passed", "observation"), calls)
+        )
 
 
 async def run_one(

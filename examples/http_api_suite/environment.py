@@ -62,7 +62,9 @@ class Api:
         try:
             response = self._client.request(method, path, json=body)
         except httpx2.TimeoutException as error:
-            raise ApiProblem("timed_out", f"{method} {path} brought no answer within {self._timeout_s:g} s.") from error
+            effect = " Whether it took effect is unknown." if method != "GET" else ""
+            message = f"{method} {path} brought no answer within {self._timeout_s:g} s.{effect}"
+            raise ApiProblem("timed_out", message) from error
         except httpx2.TransportError as error:
             raise ApiProblem("connection_failed", f"{method} {path}: {type(error).__name__}.") from error
         if response.status_code == 404:
@@ -165,7 +167,7 @@ class BookingEnvironment:
         for name in settings:
             if name not in ("base_url", "timeout_s"):
                 raise unknown_name("setting of the booking environment", name, ["base_url", "timeout_s"])
-        self._base_url = settings.get("base_url")
+        self._base_url: str | None = settings.get("base_url")
         if self._base_url is not None and not str(self._base_url).startswith(("http://", "https://")):
             raise ConfigError(f"base_url must be an address such as http://127.0.0.1:8000, not {self._base_url!r}.")
         self._api = Api(float(settings.get("timeout_s", DEFAULT_TIMEOUT_S)))
@@ -173,9 +175,11 @@ class BookingEnvironment:
 
     def reset(self, task: Task, seed: int) -> None:
         """Bring a new workspace of the API into the task's initial state, defects included."""
-        if self._base_url is None and self._server is None:
-            self._server = DemoServer()
-        self._api.connect(self._base_url or self._server.base_url)
+        base_url = self._base_url
+        if base_url is None:
+            self._server = self._server or DemoServer()
+            base_url = self._server.base_url
+        self._api.connect(base_url)
         self._api.set_state(starting_state(task, BASE))
 
     def tools(self) -> tuple[Tool, ...]:

@@ -16,6 +16,7 @@ from agentlab.analysis.compare import (
     paired_difference,
     sign_flip_p,
     unpaired_difference,
+    unpaired_p,
 )
 from agentlab.analysis.intervals import wilson
 from agentlab.errors import ConfigError
@@ -187,6 +188,23 @@ def test_unpaired_difference():
     assert (newcombe.low, newcombe.high) == pytest.approx(by_hand, abs=1e-9)
     score = unpaired_difference(37, 40, 34, 40, method="score")
     assert (score.low, score.high) == pytest.approx((-0.07409244284, 0.2362529076), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "p_value"), [("fisher", 0.4813689172), ("barnard", 0.3176994434), ("boschloo", 0.3678011127)]
+)
+def test_exact_tests_on_disjoint_tasks(method, p_value):
+    assert unpaired_p(37, 40, 34, 40, method) == pytest.approx(p_value, abs=1e-6)
+
+
+def test_an_unknown_exact_test_is_refused():
+    with pytest.raises(ConfigError, match="Unknown test 'chi2'"):
+        unpaired_p(37, 40, 34, 40, "chi2")
+
+
+def test_regression_with_clustered_errors_agrees_up_to_the_degrees_of_freedom():
+    found = paired_difference(both(), "B", "A")
+    assert found.standard_error * math.sqrt(7 / 8) == pytest.approx(0.04238956239, abs=1e-10)
 
 
 def test_equivalence_of_paired_strategies():

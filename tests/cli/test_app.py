@@ -33,9 +33,7 @@ repeats: 1
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     spec = folder / "small.yaml"
-    spec.write_text(
-        "name: small\nsuites: [toy]\nstrategies: [tool_loop, react]\nmodels: ['simulated:perfect']\nrepeats: 1\n"
-    )
+    spec.write_text(SPEC)
     done = agentlab("run", str(spec), "--out", str(folder / "out"))
     assert done.returncode == 0, done.stderr
     assert "40 runs executed" in done.stdout

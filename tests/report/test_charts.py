@@ -232,7 +232,7 @@ def test_missing_results_make_the_marker_hollow_and_are_counted():
 
 
 def test_the_baseline_must_exist():
-    with pytest.raises(ConfigError, match="Unknown strategy 'trios'. Did you mean 'trio'"):
+    with pytest.raises(ConfigError, match="Did you mean 'trio'"):
         forest(make_runs(flows=2, repeats=1), "trios")
 
 

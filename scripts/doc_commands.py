@@ -1,0 +1,136 @@
+"""Run the commands that documents show, and refresh the outputs beside them; with `--check` only compare.
+
+    python scripts/doc_commands.py [--check] DOCUMENT...
+
+A document is worked through from top to bottom in one temporary folder that holds a copy of `examples/`:
+
+    ```sh                    is run; the text block that follows directly, if one does, holds its output
+    ```sh exit=1             is run and must end with this status
+    ```diff                  is applied to the folder's files (paths as from the folder)
+    ```python FILE           must stand in this file word for word; where there is no such file, it is written
+"""
+
+import argparse
+import difflib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(?P<info>\w[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r"\n```text\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+TIME_LIMIT_S = 300
+
+
+class DocumentProblem(Exception):
+    """A command, a change or a listing of a document does not work as shown."""
+
+
+def refreshed(text: str, folder: Path) -> str:
+    """Return the document with the outputs that its commands have now, run in `folder`.
+
+    Raises:
+        DocumentProblem: a command ends with another status, a diff does not fit, or a listing is not in its file.
+    """
+    parts: list[str] = []
+    position = 0
+    for block in BLOCK.finditer(text):
+        if block.start() < position:
+            continue
+        kind, *words = block["info"].split()
+        shown = None
+        if kind == "sh":
+            shown = _run(block["body"], words, folder)
+        elif kind == "diff":
+            _apply(block["body"], folder)
+        elif kind == "python" and words:
+            _compare(block["body"], folder / words[0])
+        output = OUTPUT.match(text, block.end())
+        if shown is not None and output is not None:
+            parts.append(f"{text[position : block.end()]}\n```text\n{shown}```")
+            position = output.end()
+    return "".join([*parts, text[position:]])
+
+
+def _run(command: str, words: Sequence[str], folder: Path) -> str:
+    wanted = next((int(word.removeprefix("exit=")) for word in words if word.startswith("exit=")), 0)
+    hidden = ("LLM_", "OPENAI_")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", "")])
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=TIME_LIMIT_S,
+    )
+    if done.returncode != wanted:
+        raise DocumentProblem(f"ended with status {done.returncode}, not {wanted}:\n{command}{done.stdout}")
+    return done.stdout if done.stdout.endswith("\n") or not done.stdout else f"{done.stdout}\n"
+
+
+def _apply(change: str, folder: Path) -> None:
+    done = subprocess.run(
+        ["git", "apply", "-p0", "-"], input=change, cwd=folder, capture_output=True, encoding="utf-8", timeout=60
+    )
+    if done.returncode:
+        raise DocumentProblem(f"the change does not fit: {done.stderr}{change}")
+
+
+def _compare(listing: str, file: Path) -> None:
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(listing, encoding="utf-8")
+    # A listing may stand further to the left than in its file.
+    elif textwrap.dedent(listing) not in _dedented(file.read_text(encoding="utf-8"), listing):
+        raise DocumentProblem(f"{file.name} does not hold this:\n{listing}")
+
+
+def _dedented(text: str, listing: str) -> str:
+    """The text of a file, moved left as far as the listing's first line is."""
+    first = listing.split("\n", 1)[0].strip()
+    line = next((line for line in text.split("\n") if line.strip() == first), "")
+    indent = line[: len(line) - len(line.lstrip())]
+    return "\n".join(line.removeprefix(indent) for line in text.split("\n"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Refresh or check documents; return 1 when one does not work, or differs with `--check`."""
+    parser = argparse.ArgumentParser(description="Run the commands that documents show.")
+    parser.add_argument("--check", action="store_true", help="change nothing; say whether outputs are up to date")
+    parser.add_argument("documents", nargs="+", type=Path)
+    options = parser.parse_args(arguments)
+    status = 0
+    for document in options.documents:
+        text = document.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory(prefix="agentlab-doc-") as name:
+            folder = Path(name)
+            shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+            try:
+                new = refreshed(text, folder)
+            except DocumentProblem as problem:
+                print(f"{document}: {problem}", file=sys.stderr)
+                status = 1
+                continue
+        if new == text:
+            continue
+        if options.check:
+            lines = difflib.unified_diff(text.splitlines(), new.splitlines(), str(document), "now", lineterm="")
+            print("\n".join(lines), file=sys.stderr)
+            status = 1
+        else:
+            document.write_text(new, encoding="utf-8")
+            print(f"{document}: refreshed")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
