@@ -4,7 +4,7 @@
 
 A document is worked through from top to bottom in one temporary folder that holds a copy of `examples/`:
 
-    ```sh                    is run; the text block that follows directly, if one does, holds its output
+    ```sh                    is run; the ```text block that follows directly, if one does, holds its output
     ```sh exit=1             is run and must end with this status
     ```diff                  is applied to the folder's files (paths as from the folder)
     ```python FILE           must stand in this file word for word; where there is no such file, it is written
@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(?P<info>\w[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-OUTPUT = re.compile(r"\n```text\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+OUTPUT = re.compile(r"(?P<head>\n\n?```text\n).*?^```$", re.MULTILINE | re.DOTALL)
 TIME_LIMIT_S = 300
 
 
@@ -53,7 +53,7 @@ def refreshed(text: str, folder: Path) -> str:
             _compare(block["body"], folder / words[0])
         output = OUTPUT.match(text, block.end())
         if shown is not None and output is not None:
-            parts.append(f"{text[position : block.end()]}\n```text\n{shown}```")
+            parts.append(f"{text[position : block.end()]}{output['head']}{shown}```")
             position = output.end()
     return "".join([*parts, text[position:]])
 
@@ -74,7 +74,7 @@ def _run(command: str, words: Sequence[str], folder: Path) -> str:
     )
     if done.returncode != wanted:
         raise DocumentProblem(f"ended with status {done.returncode}, not {wanted}:\n{command}{done.stdout}")
-    return done.stdout if done.stdout.endswith("\n") or not done.stdout else f"{done.stdout}\n"
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 
 def _apply(change: str, folder: Path) -> None:
@@ -125,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             lines = difflib.unified_diff(text.splitlines(), new.splitlines(), str(document), "now", lineterm="")
             print("\n".join(lines), file=sys.stderr)
+            print(f"Refresh it: python scripts/doc_commands.py {document}", file=sys.stderr)
             status = 1
         else:
             document.write_text(new, encoding="utf-8")

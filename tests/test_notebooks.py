@@ -163,6 +163,8 @@ def test_an_experiment_runs_and_is_compared_in_notebooks(tmp_path: Path) -> None
         {"experiment": str(spec), "repeats": 2, "output": folder},
     )
     assert "runs executed, 0 were there before" in outputs(executed)
+    followed = execute_notebook(NOTEBOOKS / "11_follow_experiment.ipynb", tmp_path / "11.ipynb", {"results": folder})
+    assert "80 of 80 runs finished" in followed.read_text(encoding="utf-8")
     compared = execute_notebook(
         NOTEBOOKS / "20_compare.ipynb", tmp_path / "20.ipynb", {"results": folder, "language": "zh"}
     )

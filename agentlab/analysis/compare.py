@@ -5,7 +5,7 @@ either strategy are left out and listed, never dropped in silence.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -300,7 +300,11 @@ def unpaired_p(passed: int, n: int, baseline_passed: int, baseline_n: int, metho
         baseline_n: its runs.
         method: boschloo (most powerful), barnard, or fisher (conservative).
     """
-    tests = {"boschloo": stats.boschloo_exact, "barnard": stats.barnard_exact, "fisher": stats.fisher_exact}
+    tests: dict[str, Callable[..., Any]] = {
+        "boschloo": stats.boschloo_exact,
+        "barnard": stats.barnard_exact,
+        "fisher": stats.fisher_exact,
+    }
     if method not in tests:
         raise unknown_name("test", method, tests)
     table = [[passed, baseline_passed], [n - passed, baseline_n - baseline_passed]]

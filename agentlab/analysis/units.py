@@ -58,10 +58,10 @@ class Estimate:
     def shown_interval(self) -> Interval:
         """The interval that tables and charts draw.
 
-        It is `low` to `high`; a single cluster gets the Wilson interval of one unit, because a bare point would
-        look like certainty.
+        It is `low` to `high`; where there is none (one cluster), the Wilson interval of one unit, because a bare
+        point would look like certainty.
         """
-        if math.isnan(self.low) and self.n_clusters == 1:
+        if math.isnan(self.low) and not math.isnan(self.estimate):
             return wilson(self.estimate, 1)
         return Interval(self.estimate, self.low, self.high, self.n_clusters, self.method)
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 import agentlab
 from agentlab.analysis.frames import load_runs
+from agentlab.analysis.rates import by_strategy
 from agentlab.records import Event
 from agentlab.report.run_report import run_report
 from agentlab.report.trace_text import trace_lines
@@ -41,6 +42,13 @@ def provenance(folder: str | Path) -> str:
             f"agentlab {agentlab.__version__}",
         ]
     )
+
+
+def headline_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the rate table with the columns that a first look needs, rounded; all are in `by_strategy`."""
+    columns = ["pass_rate", "low", "high", "healthy_rate", "defective_rate", "defect_recall", "false_alarm_rate"]
+    columns += ["flip_rate", "evaluable", "planned", "excluded", "tokens_per_run", "answer_by"]
+    return by_strategy(runs)[columns].round(3)
 
 
 def fingerprint(runs: pd.DataFrame) -> str:

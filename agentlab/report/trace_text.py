@@ -30,7 +30,7 @@ def _model_call(head: str, data: JsonObject, limit_chars: int) -> list[str]:
     lines = [
         f"    {message['role']}> {cut_middle(_text_of(message), limit_chars)}"
         for message in data["messages"]
-        if message["role"] != "assistant"
+        if message["role"] not in ("assistant", "tool")  # both have lines of their own: the reply and the tool call
     ]
     usage = data.get("usage") or {}
     tokens = (
