@@ -75,6 +75,22 @@ def execute_notebook(
     return target
 
 
+def execute_notebooks(paths: Sequence[str | Path], folder: str | Path) -> dict[Path, NotebookFailed | None]:
+    """Execute notebooks one after the other with their own parameters; a failed one does not keep the next back.
+
+    Returns:
+        The executed copy of each notebook with its failure; None when it ran to its end.
+    """
+    done: dict[Path, NotebookFailed | None] = {}
+    for path in paths:
+        out = Path(folder) / Path(path).name
+        try:
+            done[execute_notebook(path, out)] = None
+        except NotebookFailed as failure:
+            done[out.resolve()] = failure
+    return done
+
+
 def parameter_names(path: Path) -> list[str]:
     """Return the names that the notebook's parameters cell assigns.
 

@@ -2,6 +2,8 @@ import datetime
 import json
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,21 @@ def test_e14_a_dead_kernel_fails_its_notebook_alone(tmp_path: Path) -> None:
     with pytest.raises(NotebookFailed, match="the kernel died"):
         execute_notebook(dying, tmp_path / "dead.ipynb")
     assert "before" in outputs(tmp_path / "dead.ipynb")
+    assert not _kernels_below(os.getpid())
+
+
+def test_e14_a_batch_goes_on_after_a_dead_kernel(tmp_path: Path) -> None:
+    bodies = ["print('one')", "import os; os.kill(os.getpid(), 9)", "print('three')", "print('four')"]
+    sources = [
+        a_notebook(tmp_path / f"n{i}.ipynb", ("x = 1", ["parameters"]), (body, [])) for i, body in enumerate(bodies)
+    ]
+    command = [sys.executable, "-m", "agentlab", "notebooks", *map(str, sources), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["done", "failed", "done", "done"]
+    assert "n1.ipynb: " in done.stderr
+    assert "the kernel died" in done.stderr
+    assert [outputs(tmp_path / "out" / f"n{i}.ipynb") for i in (0, 2, 3)] == ["one\n", "three\n", "four\n"]
     assert not _kernels_below(os.getpid())
 
 

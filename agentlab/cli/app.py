@@ -202,6 +202,23 @@ def notebook(
     typer.echo(str(out))
 
 
+@app.command()
+def notebooks(
+    paths: Annotated[list[Path], typer.Argument(help="notebooks to execute with their own parameters")],
+    out: Annotated[Path, typer.Option(help="folder of the executed copies")],
+) -> None:
+    """Execute several notebooks; a failed one is named at the end and does not stop the others."""
+    from agentlab.notebooks import execute_notebooks
+
+    done = execute_notebooks(paths, out)
+    for path, failure in done.items():
+        typer.echo(f"{'failed' if failure else 'done':<8}{path}")
+    failures = [str(failure) for failure in done.values() if failure is not None]
+    if failures:
+        typer.echo("\n".join(failures), err=True)
+        raise typer.Exit(1)
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[ListKind, typer.Argument(help="what to list")],

@@ -149,7 +149,7 @@ def torn_file(path: Path, tail: bytes) -> bytes:
     [b'{"run": "r4", "step": 2, "te', '{"run": "r4", "text": "订'.encode()[:-1], b'{"key": 1, "reply": {}'],
     ids=["no line end", "inside a character", "a record"],
 )
-def test_a_torn_last_line_is_reported_and_never_swallows_the_next_record(
+def test_e09_a_torn_last_line_is_reported_and_never_swallows_the_next_record(
     tmp_path: Path, tail: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "file.jsonl"
@@ -169,7 +169,7 @@ def test_a_torn_last_line_is_reported_and_never_swallows_the_next_record(
     assert [reply.text for reply in ask(replay, *asked)] == ["一", "二", "三"]
 
 
-def test_a_torn_line_between_complete_ones(tmp_path: Path) -> None:
+def test_e09_a_torn_line_between_complete_ones(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     lines = torn_file(path, b"").splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[1][:50] + b"\n" + b"\n" + lines[2])

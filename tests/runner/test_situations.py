@@ -1,5 +1,7 @@
 """Real-life trouble around experiments, one named test each."""
 
+import asyncio
+import dataclasses
 import datetime
 import os
 import subprocess
@@ -13,7 +15,8 @@ from typing import Any
 import pytest
 from fake_chat_server import ChatServer
 
-from agentlab.analysis.frames import load_runs
+from agentlab.analysis.frames import load_runs, load_steps
+from agentlab.environments.base import load_suite
 from agentlab.errors import StoreError
 from agentlab.notebooks import execute_notebook
 from agentlab.report.follow import follow, look_at
@@ -22,6 +25,7 @@ from agentlab.runner import build, run_one
 from agentlab.runner.experiment import run_experiment
 from agentlab.runner.progress import PercentLines
 from agentlab.runner.spec import Experiment, load_experiment
+from agentlab.tools import tool_from_function
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -192,6 +196,73 @@ def test_a_running_experiment_is_followed_from_elsewhere_and_not_stopped(tmp_pat
     assert rest.is_at_rest
     assert rest.counts["interrupted"] == 1
     assert "3 of 6 runs finished" in look_at(tmp_path / "out")._repr_html_()
+
+
+DIRTY = "ok\x00tail\x1b[31m\ud800"
+
+
+def test_a31_control_characters_survive_request_store_and_notebook(endpoint: ChatServer, tmp_path: Path) -> None:
+    from agentlab.report.run_report import run_report
+    from agentlab.runner.try_one import try_task
+    from agentlab.trace import pack, unpack
+
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "write_note", "arguments": '{"name": "n", "text": "t"}'},
+    }
+    choice = {"message": {"role": "assistant", "content": "look", "tool_calls": [call]}, "finish_reason": "tool_calls"}
+    endpoint.script([{"body": {"choices": [choice]}}, {"body": ANSWER}])
+
+    def dirty(name: str, text: str) -> dict[str, str]:
+        """Write a note."""
+        return {"note": DIRTY}
+
+    suite = load_suite("toy")
+    environment = suite.make_environment({})
+    environment.tools = lambda: (tool_from_function(dirty, name="write_note"),)  # type: ignore[method-assign]
+    held = dataclasses.replace(suite, make_environment=lambda settings: environment)
+    result, _ = asyncio.run(try_task(suite.tasks[0].id, suite=held, model="openai:m"))
+    sent = endpoint.bodies()[1]["messages"][-1]["content"]
+    assert "ok\u2400tail\u241b[31m\ufffd" in sent
+    restored = unpack("r", pack(result.events))
+    assert "tail\u241b[31m\ufffd" in run_report(restored).text("zh")
+    run_report(restored).text("en").encode("utf-8")
+
+
+@pytest.mark.parametrize("error", ["sys.exit(2)", "raise Odd", "threading.Event().wait()"])
+def test_e01_e02_one_bad_run_does_not_touch_the_next(tmp_path: Path, error: str) -> None:
+    """Six runs in one process; the tool of the third exits, raises something odd, or hangs."""
+    code = f"""
+import sys, threading, time
+sys.path.insert(0, {str(HERE)!r})
+import stalling
+from agentlab.tools import tool
+class Odd(BaseException): ...
+def check_one(self):
+    "Check one."
+    if self.count() == 3:
+        {error}
+    return stalling.ToolResult(True, True, "one")
+stalling.Stalling.check_one = tool(timeout_s=0.2, max_retries=0)(check_one)
+from agentlab import run_experiment
+from agentlab.runner.spec import load_experiment
+print(run_experiment(load_experiment(sys.argv[1]), out=sys.argv[2], is_quiet=True))
+"""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.replace("[toy]", "[stalling]").replace("repeats: 1", "repeats: 3\nconcurrency: 1"))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(spec), str(tmp_path / "out")],
+        capture_output=True, text=True, env={**os.environ, "STALL_FOLDER": str(tmp_path)}, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "6 runs executed" in done.stdout
+    runs = load_runs(tmp_path / "out")
+    assert runs["end_reason"].tolist() == ["answered"] * 6
+    steps = load_steps(tmp_path / "out")
+    failed = steps[~steps["success"]]
+    assert failed["run_id"].nunique() == 1
+    assert set(failed["error_kind"]) <= {"tool_failed", "timed_out"}
 
 
 def test_e11_a_plain_call_works_in_a_notebook_cell(tmp_path: Path) -> None:
