@@ -14,10 +14,13 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model_calls: NonNegativeInt | None = None
+    """Model calls, unreadable replies included."""
     tool_calls: NonNegativeInt | None = None
+    """Executed tool calls."""
     total_tokens: NonNegativeInt | None = None
     """Input and output tokens together."""
     cost_usd: NonNegativeFloat | None = None
+    """US dollars; needs a model with a known price."""
     work_s: NonNegativeFloat | None = None
     """Seconds of model and tool work; queueing, rate-limit and retry waits do not count."""
 

@@ -45,6 +45,35 @@ def test_an_id_twice_is_refused(tmp_path: Path) -> None:
         load_tasks(tmp_path / "t.jsonl")
 
 
+def test_every_bad_line_is_named_with_its_fields(tmp_path: Path) -> None:
+    import json
+
+    no_zh = json.dumps(TASK | {"instruction": {"en": "check"}})
+    other = json.dumps(TASK | {"checks": {"ok@O1": "good"}, "clusster": "c"})
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(f"{json.dumps(TASK)}\n{no_zh}\n{other}\n{{'id': 1}}\n", encoding="utf-8")
+    with pytest.raises(TaskError) as caught:
+        load_tasks(path)
+    assert str(caught.value).replace(str(tmp_path), "").split("\n") == [
+        "/tasks.jsonl, line 2: instruction.zh is missing (the Chinese text).",
+        "/tasks.jsonl, line 3: checks.ok@O1: Input should be 'passed', 'failed' or 'not_evaluated', found 'good'.",
+        "/tasks.jsonl, line 3: clusster is no known field. Did you mean 'cluster'?",
+        "/tasks.jsonl, line 4: no valid JSON: key must be a string at column 2",
+    ]
+
+
+def test_a_missing_file_and_other_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    with pytest.raises(TaskError, match=r"tasks\.jsonl: No such file or directory\. Tasks stand here as JSON, one"):
+        load_tasks(path)
+    line = Task.model_validate(TASK).model_dump_json()
+    path.write_text(line, encoding="utf-8-sig")
+    assert [task.id for task in load_tasks(path)] == ["t"]
+    path.write_bytes(b"\n" + line.encode("gbk"))
+    with pytest.raises(TaskError, match="line 2: not UTF-8; save the file as UTF-8"):
+        load_tasks(path)
+
+
 def test_a_view_tells_nothing_true() -> None:
     for suite in ("orders", "toy"):
         for task in load_suite(suite).tasks:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from agentlab.tools import Tool
 
 SUITES: dict[str, str] = {
     "orders": "agentlab.environments.orders:load_suite",
+    "service": "agentlab.environments.service:load_suite",
     "toy": "agentlab.environments.toy:load_suite",
 }
 
@@ -48,6 +49,16 @@ class Environment(Protocol):
         """Release what the environment holds."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerType:
+    """A kind of worker that plan steps can be given to: what it knows, and the only tools it may use."""
+
+    tools: tuple[str, ...]
+    """Names of tools of the suite's environment; a tool may belong to several types."""
+    expertise: Text
+    """One line for planner and worker."""
+
+
 @dataclass(frozen=True)
 class Suite:
     """A collection of tasks over one environment."""
@@ -61,6 +72,8 @@ class Suite:
     """What `agentlab try` asks for when the text is no task of the suite."""
     approved_tools: Mapping[str, tuple[str, ...]] | None = None
     """Task id -> tools with permission `ask` that the suite approves beforehand."""
+    workers: Mapping[str, WorkerType] = field(default_factory=dict)
+    """Worker type -> what it may use, for strategies that assign steps; the others get the union of the tools."""
     folder: Path | None = None
     """Folder of the suite's source; known once `load_suite` has loaded it."""
     source_digest: str = ""

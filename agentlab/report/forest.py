@@ -231,8 +231,9 @@ def _above(axes: Axes, x: float, words: str, align: str) -> None:
 
 
 def _point(axes: Axes, x: float, y: float, look: Look, *, hollow: bool) -> None:
+    size = 10.5 if look.marker in "PX" else 8.5  # the white edge eats into narrow markers
     axes.plot(
-        x, y, marker=look.marker, markersize=8.5, markeredgewidth=1.2, linestyle="none", clip_on=False, zorder=5,
+        x, y, marker=look.marker, markersize=size, markeredgewidth=1.2, linestyle="none", clip_on=False, zorder=5,
         markerfacecolor="white" if hollow else look.color, markeredgecolor=look.color if hollow else "white",
     )  # fmt: skip
 

@@ -3,8 +3,8 @@
 import dataclasses
 import inspect
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import agentlab
 from agentlab.answers import submit_tool
@@ -14,6 +14,7 @@ from agentlab.environments.loading import load_suites
 from agentlab.errors import ConfigError, unknown_name
 from agentlab.json_values import canonical
 from agentlab.models.base import build_model
+from agentlab.models.constraints import constraint_of
 from agentlab.models.rate_limit import RateLimiter
 from agentlab.prompts import prompt_hash
 from agentlab.records import JsonObject, Model
@@ -89,8 +90,8 @@ def plan_runs(experiment: Experiment, models: ModelPool) -> list[PlannedRun]:
     if not tasks:
         raise ConfigError(f"Experiment {experiment.name} has no tasks.")
     suites = {suite.name: suite for suite, _ in tasks}
-    tools_hashes = {name: _tools_hash(suite, experiment) for name, suite in suites.items()}
-    planned = [_planned(experiment, tasks, cell, models, tools_hashes) for cell in cells(experiment, len(tasks))]
+    offers = {name: _offer(suite, experiment) for name, suite in suites.items()}
+    planned = [_planned(experiment, tasks, cell, models, offers) for cell in cells(experiment, len(tasks))]
     if len({run.run_id for run in planned}) != len(planned):
         raise ConfigError(
             "Two strategies of the experiment are the same in every factor; remove one or change a parameter."
@@ -120,13 +121,23 @@ def _tasks(experiment: Experiment) -> list[tuple[Suite, Task]]:
     return [by_id[task_id] for task_id in experiment.tasks]
 
 
-def _tools_hash(suite: Suite, experiment: Experiment) -> tuple[str, str]:
-    """Hash of what the model is told about the tools, and the environment's version."""
+class _Offer(NamedTuple):
+    """What an environment offers to all runs of a suite."""
+
+    tools: tuple[Tool, ...]
+    """For their schemas; they are not called."""
+    tools_hash: str
+    """Hash of what the model is told about the tools."""
+    version: str
+    """The environment's version."""
+
+
+def _offer(suite: Suite, experiment: Experiment) -> _Offer:
     environment = suite.make_environment(experiment.environment)
     try:
-        tools: Sequence[Tool] = environment.tools()
+        tools = tuple(environment.tools())
         described = [[t.native_schema("en"), t.native_schema("zh"), t.effect, t.permission, t.max_uses] for t in tools]
-        return run_id_of({"tools": described}), environment.version
+        return _Offer(tools, run_id_of({"tools": described}), environment.version)
     finally:
         environment.close()
 
@@ -136,19 +147,19 @@ def _planned(
     tasks: list[tuple[Suite, Task]],
     cell: CellOrder,
     models: ModelPool,
-    tools_hashes: dict[str, tuple[str, str]],
+    offers: dict[str, _Offer],
 ) -> PlannedRun:
     suite, task = tasks[cell.task_index]
     model = models.get(cell.model)
     strategy = build_strategy(cell.strategy.name, cell.strategy.parameters)
-    tools_hash, environment_version = tools_hashes[suite.name]
+    offer = offers[suite.name]
     budget = auto_budget(task) if experiment.budget == "auto" else experiment.budget
     settings = SessionSettings(
         language=cell.language,
         temperature=experiment.temperature,
         max_output_tokens=experiment.max_output_tokens,
         examples=experiment.examples,
-        constrained=experiment.constrained and "json_schema" in model.capabilities,
+        constrained=experiment.constrained and _can_be_bound(strategy, model, offer.tools, cell.language),
         memory=experiment.memory,
         observe=experiment.observe,
         approvals=experiment.approvals,
@@ -159,8 +170,8 @@ def _planned(
         "task": [suite.name, task.id, task.version, task.digest()],
         "strategy": [strategy.name, strategy.version, _all_parameters(strategy, cell)],
         "prompts": prompt_hash(strategy.prompts, cell.language),
-        "tools": [tools_hash, _submit_hash(task, cell.language)],
-        "environment": [environment_version, settings_digest(experiment.environment)],
+        "tools": [offer.tools_hash, _submit_hash(task, cell.language)],
+        "environment": [offer.version, settings_digest(experiment.environment)],
         "model": cell.model,
         "settings": _settings_factors(settings),
         "budget": budget.model_dump(),
@@ -195,8 +206,8 @@ def _planned(
         "checks_total": len(task.checks),
         "checks_defective": sum(status == "failed" for status in task.checks.values()),
         "prompt_hash": factors["prompts"],
-        "tools_hash": tools_hash,
-        "environment_version": environment_version,
+        "tools_hash": offer.tools_hash,
+        "environment_version": offer.version,
         "source_digest": source_digest(strategy.name),
         "suite_digest": suite.source_digest,
         "package_version": agentlab.__version__,
@@ -205,6 +216,11 @@ def _planned(
     return PlannedRun(
         row["run_id"], factors, row, suite, task, cell, settings, budget, seed, dict(experiment.environment)
     )
+
+
+def _can_be_bound(strategy: Strategy, model: Model, tools: tuple[Tool, ...], language: str) -> bool:
+    """Is there a format of the strategy that the model's replies can be bound to?"""
+    return any(constraint_of(make(language), tools, model.capabilities) for make in strategy.formats)
 
 
 def _all_parameters(strategy: Strategy, cell: CellOrder) -> JsonObject:

@@ -27,11 +27,11 @@ def describe(experiment: Experiment) -> str:
         low = sum(_least_tokens(run) for run in mine)
         high = _total([run.budget.total_tokens for run in mine])
         calls = (
-            f"{sum(_least_calls(run) for run in mine)} to {_text(_total([_most_calls(run.budget) for run in mine]))}"
+            f"{sum(_least_calls(run) for run in mine):,} to {_text(_total([_most_calls(run.budget) for run in mine]))}"
         )
         lines.append(
             f"  {strategy} with {model}: {count} runs, model calls {calls}, tokens {low:,} to {_text(high)}, "
-            f"cost {_cost(models.get(model), low)} to {_cost(models.get(model), high)}"
+            f"cost {_range(_cost(models.get(model), low), _cost(models.get(model), high))}"
         )
     if experiment.repeats > 1 and experiment.temperature == 0:
         lines.append("Warning: repeats at temperature 0 may be identical; a flip rate of 0 then shows no stability.")
@@ -63,6 +63,10 @@ def _cost(model: Model, tokens: int | None) -> str:
     output_tokens = round(tokens * OUTPUT_SHARE)
     price = price_of(model, Usage(input_tokens=tokens - output_tokens, output_tokens=output_tokens))
     return "unknown" if price is None else f"${price:,.2f}"
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def _text(value: int | None) -> str:

@@ -34,9 +34,11 @@ class StrategyEntry(_Frozen):
     """One strategy with one set of parameters."""
 
     name: str
+    """Registered name."""
     label: str = ""
     """Name in tables and charts; the strategy's name where it is empty."""
     parameters: JsonObject = Field(default_factory=dict)
+    """Arguments of the strategy, e.g. `max_rounds`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -55,36 +57,51 @@ class Experiment(_Frozen):
     name: str = Field(pattern=r"^[\w.-]+$")
     """Also the name of the folder under results/."""
     question: str = ""
+    """What the comparison is to answer; it heads the report."""
     suites: tuple[str, ...]
     """Registered names, folders (`./my_suite`), importable modules (`my_package.suite`)."""
     tasks: tuple[str, ...] = ()
     """Ids of the tasks to run; empty: all tasks of the suites."""
     strategies: tuple[StrategyEntry, ...] = Field(min_length=1)
+    """What is compared; one strategy may stand here several times with different parameters."""
     models: tuple[str, ...] = Field(min_length=1)
+    """Each as `provider:name`; models are never pooled."""
     languages: tuple[Language, ...] = ("en",)
+    """Languages of the instructions and prompts."""
     repeats: PositiveInt = 3
+    """Runs of each task with each strategy, model and language."""
     seed: int = 0
+    """Shuffles the tasks and seeds the runs; the seed of a run is the same for every strategy."""
     budget: Budget | Literal["auto"] = "auto"
     """`auto`: total_tokens and work_s per task from its reference, with a generous factor."""
     concurrency: PositiveInt = 8
+    """Runs in flight at once."""
     baseline: str = ""
     """Label of the strategy the others are compared with; the first one where it is empty."""
     margin: float = Field(default=0.05, gt=0, lt=1)
     """Smallest difference of the pass rate that matters, declared before the first run."""
     approvals: Literal["allow", "deny"] = "deny"
+    """The answer to tools with `permission="ask"`."""
     temperature: float = Field(default=0.0, ge=0, le=2)
+    """Sampling temperature of every model call; at 0 repeats may be identical."""
     max_output_tokens: PositiveInt | None = None
+    """Limit of one reply."""
     examples: Literal["none", "one"] = "none"
+    """`one` puts a worked example into the prompt."""
     constrained: bool = False
+    """Bind replies to the expected format by schema, where the model can."""
     memory: Literal["none"] = "none"
+    """Memory of the actors."""
     observe: Literal["text"] = "text"
+    """What is shown of the environment."""
     max_cost_usd: PositiveFloat | None = None
     """No further run is started once all attempts together have cost this much."""
     max_tokens: PositiveInt | None = None
     """No further run is started once all attempts together have used so many tokens."""
     requests_per_minute: PositiveFloat | None = None
+    """Rate limit of requests; all models and runs share it."""
     tokens_per_minute: PositiveFloat | None = None
-    """Rate limits of one bucket that all models and runs share."""
+    """Rate limit of tokens; all models and runs share it."""
     environment: JsonObject = Field(default_factory=dict)
     """Settings of the environment, e.g. database_url."""
 

@@ -4,13 +4,13 @@ import functools
 import hashlib
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from agentlab.errors import BudgetExceeded, ConfigError, unknown_name
 from agentlab.prompts import load_prompt
-from agentlab.records import Answer, Message
+from agentlab.records import Answer, Message, ReplyFormat
 from agentlab.session import Session
 
 STRATEGIES: dict[str, str] = {
@@ -30,6 +30,8 @@ class Strategy(Protocol):
     """Who writes the answer: model, python, delegate."""
     prompts: tuple[str, ...]
     """Names of the prompt files it uses, the shared ones included; their hash is a factor of the run."""
+    formats: tuple[Callable[[str], ReplyFormat], ...]
+    """The formats of its replies, made for a language; whether a model can be bound to them is recorded."""
 
     async def solve(self, session: Session) -> Answer:
         """Return the answer; limits and infrastructure trouble leave as exceptions."""

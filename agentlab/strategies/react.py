@@ -30,6 +30,7 @@ class ReAct:
     actors = ("agent",)
     answer_by = "model"
     prompts = ("task", "answer_format", "react", "example_react")
+    formats = (ReactFormat,)
 
     def __init__(self, max_rounds: int | None = None) -> None:
         self.max_rounds = max_rounds

@@ -22,6 +22,7 @@ class ToolLoop:
     actors = ("agent",)
     answer_by = "model"
     prompts = ("task", "answer_format", "tool_loop", "example_native")
+    formats = (NativeFormat,)
 
     def __init__(self, max_rounds: int | None = None) -> None:
         self.max_rounds = max_rounds

@@ -5,6 +5,7 @@ model sees (`success` false with an `error_kind`). Only an API that cannot be re
 is infrastructure trouble, which counts for nobody.
 """
 
+import contextlib
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -85,7 +86,8 @@ class Api:
     def close(self) -> None:
         """Remove the workspace and close the connections; may be called twice."""
         if self._client is not None:
-            self._manage("DELETE")
+            with contextlib.suppress(EnvironmentUnavailable):  # an API that is gone keeps nothing
+                self._manage("DELETE")
             self._client.close()
             self._client = None
 

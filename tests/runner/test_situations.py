@@ -43,9 +43,7 @@ def executed(path: Path, out: Path) -> int:
     return run_experiment(load_experiment(path), out=out, is_quiet=True).executed
 
 
-def test_e15_a_changed_factor_is_another_run_and_a_reordered_file_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_e15_a_changed_factor_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "spec.yaml"
     path.write_text(SPEC)
     n_tasks = executed(path, tmp_path / "out")

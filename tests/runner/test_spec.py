@@ -160,6 +160,7 @@ def test_the_same_run_twice_is_refused() -> None:
 def test_a_dry_run_shows_ranges_and_unknown_cost(spec: Path) -> None:
     text = describe(load_experiment(spec))
     assert "4 runs" in text
-    assert "cost unknown to unknown" in text
+    assert "cost unknown" in text
+    assert "unknown to" not in text
     priced = describe(load_experiment(spec).replaced(temperature=0.0, models=("simulated:perfect",)))
     assert "repeats at temperature 0" in priced

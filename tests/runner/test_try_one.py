@@ -1,6 +1,7 @@
 """The worked examples of DESIGN 4, through both strategies and both languages."""
 
 import asyncio
+import dataclasses
 import json
 
 import pytest
@@ -140,6 +141,11 @@ def test_an_instruction_or_an_id_resolves() -> None:
 def test_other_texts_have_no_truth(text: str) -> None:
     resolved = resolve_task(SUITE, text)
     assert (resolved.has_truth, [c.name for c in resolved.task.criteria]) == (False, ["amount_valid", "status_valid"])
+
+
+def test_free_text_needs_default_criteria() -> None:
+    with pytest.raises(ConfigError, match=r"'check it' is no task of the suite orders, .* Its tasks: order-1001, "):
+        resolve_task(dataclasses.replace(SUITE, default_criteria=()), "check it")
 
 
 def test_a_simulated_model_refuses_a_task_without_truth_and_says_why() -> None:

@@ -1,0 +1,104 @@
+"""Keep the documents true: run the commands they show, and write the parts that follow from the code.
+
+    python scripts/refresh_docs.py            refresh every document
+    python scripts/refresh_docs.py --check    change nothing; say which blocks are out of date, and end with 1
+
+What is run, and what a block of which kind means: `doc_commands.py`. What is generated: `doc_blocks.py`.
+Each document is worked through in a temporary folder with copies of `experiments/` and `examples/`.
+"""
+
+import argparse
+import difflib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from doc_blocks import with_generated
+from doc_commands import ROOT, DocumentProblem, refreshed
+
+CHECKED = ("README.md", "README.zh-CN.md", "docs/schema.md")
+OTHERS = ("docs/your-own-tools.md", "docs/your-own-tools.zh-CN.md")
+"""Refreshed here, checked by the tests."""
+FOLDERS = ("experiments", "examples")
+MOST_LINES = 12
+
+
+def new_text(document: Path) -> str:
+    """Return the document as it should be now.
+
+    Raises:
+        DocumentProblem: a command does not work as shown, or an output holds a path of this machine.
+    """
+    language = "zh" if document.name.endswith(".zh-CN.md") else "en"
+    text = with_generated(document.read_text(encoding="utf-8"), language)
+    with tempfile.TemporaryDirectory(prefix="agentlab-doc-") as name:
+        for folder in FOLDERS:
+            shutil.copytree(ROOT / folder, Path(name) / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        text = refreshed(text, Path(name))
+        for place in (name, str(ROOT), str(Path.home())):
+            if f"{place}/" in text:
+                raise DocumentProblem(f"an output holds a path of this machine, {place}; show the command differently")
+    return text
+
+
+def differences(old: str, new: str) -> Iterator[str]:
+    """Yield what is out of date: the name of the block, then some of its lines."""
+    before, after = old.splitlines(), new.splitlines()
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for group in matcher.get_grouped_opcodes(1):
+        changed = next(first for tag, first, *_ in group if tag != "equal")
+        lines = [f"-{line}" for tag, i, j, *_ in group if tag != "equal" for line in before[i:j]]
+        lines += [f"+{line}" for tag, _, _, i, j in group if tag != "equal" for line in after[i:j]]
+        more = [f"... {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+        yield "\n    ".join([f"  {block_name(before, changed)}:", *lines[:MOST_LINES], *more])
+
+
+def block_name(lines: Sequence[str], index: int) -> str:
+    """Return what stands above a line: the marker of a generated block, a command, or a heading."""
+    for position in range(min(index, len(lines) - 1), -1, -1):
+        line = lines[position]
+        if line.startswith("<!-- generated: "):
+            return line.removeprefix("<!-- ").removesuffix(" -->")
+        if line.startswith("```sh"):
+            return f"output of {lines[position + 1]}"
+        if line.startswith("#"):
+            return line.lstrip("# ")
+    return "the beginning"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Refresh or check the documents; return 1 when one does not work, or differs with `--check`."""
+    parser = argparse.ArgumentParser(description="Run the commands of the documents, write their generated parts.")
+    parser.add_argument("--check", action="store_true", help="change nothing; say which blocks are out of date")
+    parser.add_argument("documents", nargs="*", help="documents to work on [default: all]")
+    options = parser.parse_args(arguments)
+    names = options.documents or [*CHECKED, *(() if options.check else OTHERS)]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        results = list(pool.map(lambda name: _work(ROOT / name, options.check), names))
+    for message in filter(None, results):
+        print(message, file=sys.stderr)
+    return 1 if any(results) else 0
+
+
+def _work(document: Path, is_check: bool) -> str:
+    """Refresh or compare one document; return what is wrong."""
+    name = document.relative_to(ROOT) if document.is_relative_to(ROOT) else document
+    try:
+        new = new_text(document)
+    except DocumentProblem as problem:
+        return f"{name}: {problem}"
+    old = document.read_text(encoding="utf-8")
+    if new == old:
+        return ""
+    if is_check:
+        return "\n".join([f"{name} is out of date; `make docs` refreshes it.", *differences(old, new)])
+    document.write_text(new, encoding="utf-8")
+    print(f"{name}: refreshed")
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
