@@ -4,11 +4,14 @@ Both axes are always shown: what was executed, and what the checks found. A quer
 check that finds a defect was executed successfully.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentlab.records import Event, JsonObject, verdict_of
+from agentlab.evidence import findings_of
+from agentlab.records import Event, JsonObject, ToolResult, verdict_of
 from agentlab.report.run_texts import TEXTS, RunTexts
+from agentlab.tasks import CriterionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class CallLine:
     passed: bool | None
     error_kind: str | None
     observation: str
+    visible: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +140,7 @@ def run_report(events: Sequence[Event]) -> RunReport:
         end_reason=end.get("end_reason", "interrupted"),
         message=end.get("message"),
         calls=calls,
-        checks=tuple(
-            _check(criterion, start["task"]["criteria"], calls, claimed) for criterion in start["task"]["criteria"]
-        ),
+        checks=_checks(start["task"]["criteria"], calls, claimed),
         claimed_verdict=answer.get("verdict"),
         answer_text=answer.get("text") or "",
         n_model_calls=sum(event.kind == "model_call" for event in events),
@@ -181,6 +183,7 @@ def _calls(events: Sequence[Event]) -> tuple[CallLine, ...]:
                     data.get("passed"),
                     data.get("error_kind"),
                     data["observation"],
+                    data.get("visible", {}),
                 )
             )
     return tuple(lines)
@@ -194,22 +197,23 @@ def _claimed(answer: JsonObject) -> dict[str, str]:
     return claimed
 
 
-def _check(
-    criterion: JsonObject, criteria: Sequence[JsonObject], calls: Sequence[CallLine], claimed: dict[str, str]
-) -> CheckLine:
-    name, subject = criterion["name"], criterion["subject"]
-    others = {c["subject"] for c in criteria if c["name"] == name} - {subject}
-    latest = {
-        call.subject: call.passed
+def _checks(
+    criteria: Sequence[JsonObject], calls: Sequence[CallLine], claimed: dict[str, str]
+) -> tuple[CheckLine, ...]:
+    views = [CriterionView.model_validate(criterion) for criterion in criteria]
+    names = Counter(view.name for view in views)
+    results = [
+        (call.tool, ToolResult(call.success, call.passed, call.check, call.subject, visible=call.visible))
         for call in calls
-        if call.check == name and call.passed is not None and call.subject not in others
-    }
-    seen = [latest[subject]] if subject in latest else list(latest.values())
-    status = "not_evaluated" if not seen else ("passed" if all(seen) else "failed")
-    key = f"{name}@{subject}" if subject else name
-    is_only_one = not others
-    return CheckLine(
-        key, criterion["description"], status, claimed.get(key, claimed.get(name) if is_only_one else None)
+    ]
+    return tuple(
+        CheckLine(
+            finding.key,
+            view.description,
+            finding.status,
+            claimed.get(finding.key, claimed.get(view.name) if names[view.name] == 1 else None),
+        )
+        for view, finding in zip(views, findings_of(views, results), strict=True)
     )
 
 
