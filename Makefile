@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test check format lab clean
+.PHONY: help setup demo test check docs format lab clean
 help:  ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # The stamp stands for an environment that matches the project's own files.
 $(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV); the first time takes a few minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
@@ -21,10 +22,14 @@ demo: setup  ## run the quickstart experiment (simulated model) and write its re
 test: setup  ## run all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-check: setup  ## lint, format, types
+check: setup  ## lint, format, types, documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/refresh_docs.py --check
+
+docs: setup  ## run the commands of the documents, refresh what they show
+	$(BIN)/python scripts/refresh_docs.py
 
 format: setup  ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .

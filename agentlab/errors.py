@@ -5,6 +5,8 @@ The tree (a test compares this drawing with the code):
     AgentLabError
       ConfigError
       TaskError
+      PlanError
+      UnresolvedReference
       StopRun
         BudgetExceeded
       Interrupted
@@ -26,7 +28,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentlab.records import Send
+    from agentlab.records import PlanProblem, Send
+
+MOST_PROBLEMS_SHOWN = 20
 
 
 class AgentLabError(Exception):
@@ -39,6 +43,55 @@ class ConfigError(AgentLabError):
 
 class TaskError(AgentLabError):
     """A task cannot be used: no checks, an unknown criterion, a reference that does not prove it."""
+
+
+class PlanError(AgentLabError):
+    """A plan may not be executed; nothing of it has run."""
+
+    def __init__(self, problems: "Iterable[PlanProblem]", explanation: str = "") -> None:
+        self.problems: tuple[PlanProblem, ...] = tuple(problems)
+        """Everything that is wrong with it, in the order of the rules."""
+        self.explanation = explanation
+        """Why there is nothing to do, in the planner's words; only where the plan has no steps."""
+        super().__init__("\n".join(["The plan cannot be used.", *(problem.line("en") for problem in self.problems)]))
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of the problems."""
+        return tuple(problem.code for problem in self.problems)
+
+    def feedback(self, language: str = "en") -> str:
+        """Return what the planner is told: every problem with its fix, in a language (zh or en).
+
+        An empty plan is not sent back with a demand for steps: nothing to do is an honest outcome.
+        """
+        zh = language == "zh"
+        lines = [problem.line(language) for problem in self.problems[:MOST_PROBLEMS_SHOWN]]
+        if (left_out := len(self.problems) - len(lines)) > 0:
+            lines.append(f"……另有 {left_out} 个问题。" if zh else f"... and {left_out} more.")
+        if set(self.codes) <= {"empty_plan", "not_a_plan"}:
+            return "\n".join(lines)
+        if zh:
+            before, after = (
+                "这个计划不能执行，目前没有执行任何步骤：",
+                "请改正以上全部问题，并重新给出完整的 JSON 计划。",
+            )
+        else:
+            before = "This plan cannot be used; nothing of it was executed:"
+            after = "Correct all of this and send the whole JSON plan again."
+        return "\n".join([before, *(f"- {line}" for line in lines), after])
+
+
+class UnresolvedReference(AgentLabError, KeyError):
+    """A reference to the output of a plan step leads nowhere."""
+
+    def __init__(self, reference: str, reason: str) -> None:
+        super().__init__(f"{reference} leads nowhere: {reason}.")
+        self.reference = reference
+
+    def __str__(self) -> str:
+        # A KeyError shows the repr of its argument; this text is written for people.
+        return str(self.args[0])
 
 
 class StopRun(AgentLabError):

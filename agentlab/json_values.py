@@ -19,6 +19,9 @@ from typing import Any
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PICTURES = {code: chr(0x2400 + code) for code in range(32)} | {127: "\u2421"}
+# Built once: `json.dumps` makes an encoder for every call with options.
+_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 class NotJsonable(ValueError):
@@ -27,41 +30,76 @@ class NotJsonable(ValueError):
 
 def clean_text(text: str) -> str:
     """Return `text` as valid Unicode without control characters (see the module's replacements)."""
-    if text.isascii() and text.isprintable():
+    # Neither a control character nor a surrogate is printable, and a line end needs no replacement.
+    if text.isprintable() or text.replace("\n", " ").isprintable():
         return text
     text = _SURROGATE.sub("\ufffd", text)
     return _CONTROL.sub(lambda match: _PICTURES[ord(match[0])], text)
 
 
-def to_json_value(value: Any, path: str = "$", _parents: tuple[int, ...] = ()) -> Any:
+def to_json_value(value: Any, path: str = "$") -> Any:
     """Return `value` as dicts, lists, str, int, float, bool and None.
 
     Raises:
         NotJsonable: a container that contains itself, or an object of another kind; names the path.
     """
+    try:
+        return _plain(value)
+    except (_NotPlain, RecursionError):
+        return _converted(value, path, ())
+
+
+class _NotPlain(Exception):
+    """A value that needs more than a copy."""
+
+
+def _plain(value: Any) -> Any:
+    """A copy of a value that JSON has a form for already, which is most of them; keeps no account of the path."""
+    kind = type(value)
+    if kind is str:
+        return clean_text(value)
+    if kind is int or kind is bool or value is None:
+        return value
+    if kind is dict:
+        return {_plain_key(key): _plain(item) for key, item in value.items()}
+    if kind is list:
+        return [_plain(item) for item in value]
+    if kind is float and math.isfinite(value):
+        return value
+    raise _NotPlain
+
+
+def _plain_key(key: Any) -> str:
+    if type(key) is not str:
+        raise _NotPlain
+    return clean_text(key)
+
+
+def _converted(value: Any, path: str, parents: tuple[int, ...]) -> Any:
+    """Any value as JSON values, piece by piece, with the path for messages."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return clean_text(str(value))
     if isinstance(value, enum.Enum):
-        return to_json_value(value.value, path, _parents)
+        return _converted(value.value, path, parents)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _non_finite(value)
     if isinstance(value, dict | list | tuple | set | frozenset):
-        return _container(value, path, _parents)
-    return _other(value, path, _parents)
+        return _container(value, path, parents)
+    return _other(value, path, parents)
 
 
 def dumps(value: Any) -> str:
     """Return `value` as one line of strict JSON text, non-ASCII characters kept."""
-    return json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False)
+    return _LINE.encode(to_json_value(value))
 
 
 def canonical(value: Any) -> str:
     """Return the one text that stands for `value` in hashes and comparisons: keys sorted, no spaces."""
-    return json.dumps(to_json_value(value), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return _CANONICAL.encode(to_json_value(value))
 
 
 def _non_finite(value: float) -> str:
@@ -73,8 +111,8 @@ def _container(value: Any, path: str, parents: tuple[int, ...]) -> Any:
         raise NotJsonable(f"{path} contains itself")
     parents = (*parents, id(value))
     if isinstance(value, dict):
-        return {_key(k): to_json_value(v, f"{path}.{k}", parents) for k, v in value.items()}
-    items = [to_json_value(item, f"{path}[{i}]", parents) for i, item in enumerate(value)]
+        return {_key(k): _converted(v, f"{path}.{k}", parents) for k, v in value.items()}
+    items = [_converted(item, f"{path}[{i}]", parents) for i, item in enumerate(value)]
     if isinstance(value, set | frozenset):
         items.sort(key=lambda item: json.dumps(item, ensure_ascii=False, sort_keys=True))
     return items
@@ -92,10 +130,10 @@ def _other(value: Any, path: str, parents: tuple[int, ...]) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return "base64:" + base64.b64encode(bytes(value)).decode("ascii")
     if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
-        return to_json_value(value.tolist(), path, parents)
+        return _converted(value.tolist(), path, parents)
     if hasattr(value, "model_dump"):
-        return to_json_value(value.model_dump(), path, parents)
+        return _converted(value.model_dump(), path, parents)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return to_json_value(fields, path, parents)
+        return _converted(fields, path, parents)
     raise NotJsonable(f"{path} is a {type(value).__name__}, which JSON cannot carry")

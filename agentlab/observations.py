@@ -1,5 +1,6 @@
 """What a model sees of a tool result: one text, cut by one rule with one limit for all strategies."""
 
+import re
 from typing import Any
 
 from agentlab.json_values import dumps
@@ -7,6 +8,8 @@ from agentlab.records import JsonObject, Observation, ToolResult
 
 DEFAULT_LIMIT_CHARS = 20_000
 PREVIEW_ROWS = 5
+HANDLE = re.compile(r"result_[0-9]+")
+"""The handles that a session gives to large results."""
 
 
 def observe(result: ToolResult, limit_chars: int, handle: str, notice: str = "") -> Observation:

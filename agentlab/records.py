@@ -171,6 +171,27 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanProblem:
+    """One reason why a plan may not be executed."""
+
+    step: str | None
+    """The step it is about; None for the plan as a whole."""
+    code: str
+    """One word for the kind of problem: unknown_tool, cycle, missing_argument, ..."""
+    message: str
+    """What is wrong, in English."""
+    fix: str = ""
+    """What to write instead, in English."""
+    message_zh: str = ""
+    fix_zh: str = ""
+
+    def line(self, language: str) -> str:
+        """Return message and fix in a language (zh or en)."""
+        parts = (self.message_zh or self.message, self.fix_zh) if language == "zh" else (self.message, self.fix)
+        return ("" if language == "zh" else " ").join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The text that a model sees of a tool result, cut by one rule for all strategies."""
 
@@ -180,6 +201,10 @@ class Observation:
     """Characters left out of `text`; the trace holds the whole result."""
     notice: str = ""
     """A remark of the session inside `text` (repeated call, refused effect)."""
+    tries: int = 1
+    """Executions of the tool behind it; 0 when the call was refused."""
+    handle: str = ""
+    """Name that stands for the whole data in a tool argument, where `text` shows a part only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +231,15 @@ class Unreadable:
     feedback: str
 
 
-Intent = CallIntent | FinishIntent | Unreadable
+@dataclass(frozen=True, slots=True)
+class PlanIntent:
+    """The model proposes a plan, in the planner's JSON form; Python decides whether it may run."""
+
+    plan: JsonObject
+    thought: str = ""
+
+
+Intent = CallIntent | FinishIntent | PlanIntent | Unreadable
 
 
 class ReplyFormat(Protocol):
@@ -220,6 +253,8 @@ class ReplyFormat(Protocol):
     native_tools: bool
     """True when tools are offered through the API instead of in the prompt's text."""
     stop: tuple[str, ...]
+    expects: Literal["turn", "plan"]
+    """What a reply is: one turn of a loop (calls or the answer), or a plan."""
 
     def schema(self, tools: "tuple[Any, ...]") -> JsonObject | None:
         """Return the JSON schema of a reply for constrained decoding; None where the format has none."""
@@ -257,6 +292,8 @@ class RequestContext:
     steps: tuple[tuple[str, JsonObject, ToolResult], ...] = ()
     """The tool calls executed so far: name, arguments, result."""
     language: str = "en"
+    handles: Mapping[str, Any] = field(default_factory=dict)
+    """Large results by the handle that stands for each in a tool argument."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,18 @@ and treats every strategy alike. A strategy that keeps to it cannot be unfair.
 
 import asyncio
 import dataclasses
+import operator
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from agentlab.budget import Meter
+from agentlab.environments.base import WorkerType
 from agentlab.errors import BadArguments, InfrastructureError, ModelUnavailable, StopRun, ToolError
 from agentlab.json_values import canonical
 from agentlab.observations import DEFAULT_LIMIT_CHARS, observe
+from agentlab.plan_rules import RulePack
 from agentlab.records import (
     JsonObject,
     Message,
@@ -30,11 +33,13 @@ from agentlab.records import (
 )
 from agentlab.tasks import Task, TaskView
 from agentlab.tokens import estimate_tokens
-from agentlab.tool_execution import TRANSIENT_ERROR_KINDS, execute
+from agentlab.tool_execution import TRANSIENT_ERROR_KINDS, UNCERTAIN_ERROR_KINDS, execute
 from agentlab.tools import Tool, find_tool
-from agentlab.trace import Trace
+from agentlab.trace import Trace, reply_data, result_data
 from agentlab.workers import Workers
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 RETRY_BASE_S = 0.05
 _STOPPING_PROBLEMS = {"context_too_long": "context_overflow", "content_filtered": "content_filtered"}
 
@@ -64,6 +69,15 @@ class SessionSettings:
     """Identical calls with an identical result that end the run; one fewer brings a notice."""
 
 
+@dataclass(frozen=True, slots=True)
+class SuiteKnowledge:
+    """What a suite tells every strategy alike; nothing of it depends on the task's truth."""
+
+    rules: RulePack | None = None
+    """What a plan must contain and which order it must keep."""
+    workers: Mapping[str, WorkerType] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class _Seen:
     """What is known of one call (tool and arguments) that was made before."""
@@ -81,6 +95,8 @@ class Session:
     tools: tuple[Tool, ...]
     """The offered tools: the environment's and `submit`."""
     settings: SessionSettings
+    suite: SuiteKnowledge
+    """What anybody may know of the suite: rules for plans, types of workers."""
     _task: Task
     _model: Model
     _meter: Meter
@@ -96,8 +112,16 @@ class Session:
     _occurrences: dict[str, int] = field(default_factory=dict)
     _unreadable_in_a_row: int = 0
 
-    async def ask(self, actor: str, messages: Sequence[Message], format: ReplyFormat) -> Reply:
+    async def ask(
+        self, actor: str, messages: Sequence[Message], format: ReplyFormat, tools: tuple[Tool, ...] | None = None
+    ) -> Reply:
         """Return the model's reply to the messages; charged and recorded before it is returned.
+
+        Args:
+            actor: who asks.
+            messages: the whole conversation of this actor.
+            format: how the reply will be read.
+            tools: fewer tools than the offered ones, for an actor with a part of the work; None offers all.
 
         Raises:
             BudgetExceeded: a limit was reached before the call.
@@ -105,7 +129,7 @@ class Session:
             InfrastructureError: no usable reply came.
         """
         self._meter.reserve_model_call()
-        request = self._request(actor, list(messages), format)
+        request = self._request(actor, list(messages), format, self.tools if tools is None else tools)
         started = time.perf_counter() - self._trace.started
         try:
             reply = await self._model.complete(request)
@@ -121,15 +145,25 @@ class Session:
             raise InfrastructureError(reply.detail)
         return reply
 
-    async def act(self, actor: str, call: ToolCall, plan_step_id: str | None = None) -> Observation:
+    async def act(
+        self, actor: str, call: ToolCall, plan_step_id: str | None = None, *, by_program: bool = False
+    ) -> Observation:
         """Return the observation of a tool call; a call that may not be executed is answered with the reason.
+
+        Args:
+            actor: who acts.
+            call: tool and arguments; large results may stand as their handle.
+            plan_step_id: the plan step behind the call.
+            by_program: True when Python decided on the call (a plan, an undo), so that a repetition is meant
+                and no sign of a model that turns in circles. Effects are guarded all the same.
 
         Raises:
             BudgetExceeded: a limit was reached before the call.
             StopRun: the same call brought the same result `repeat_limit` times (`loop_detected`).
             Interrupted: a person pressed Ctrl-C while the tool ran.
         """
-        tool, arguments, refusal = self._admit(actor, call)
+        key = _key(call)
+        tool, arguments, refusal = self._admit(actor, call, key)
         started = time.perf_counter()
         tries = 0
         if refusal is None:
@@ -143,7 +177,27 @@ class Session:
             result = refusal
         duration_s = time.perf_counter() - started
         self._meter.tool_s += duration_s if tries else 0.0
-        return self._observe(actor, call, tool, result, tries, duration_s, plan_step_id)
+        return self._observe(actor, call, key, tool, result, tries, duration_s, plan_step_id, by_program)
+
+    async def map(
+        self, function: Callable[[Item], Awaitable[Result]], items: Sequence[Item], parallelism: int = 1
+    ) -> list[Result]:
+        """Return what an async function gives for each item, in their order, at most `parallelism` at once.
+
+        The first exception ends it; what still runs is cancelled and awaited.
+        """
+        gate = asyncio.Semaphore(parallelism)
+
+        async def one(item: Item) -> Result:
+            async with gate:
+                return await function(item)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(item)) for item in items]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
 
     def unreadable(self, actor: str, problem: Unreadable) -> str:
         """Record a reply that the format cannot read; return the feedback for the model.
@@ -171,7 +225,9 @@ class Session:
         """Release the run's worker threads."""
         self._workers.close()
 
-    def _request(self, actor: str, messages: list[Message], format: ReplyFormat) -> ModelRequest:
+    def _request(
+        self, actor: str, messages: list[Message], format: ReplyFormat, tools: tuple[Tool, ...]
+    ) -> ModelRequest:
         occurrence = self._occurrences.get(actor, 0)
         self._occurrences[actor] = occurrence + 1
         settings = self.settings
@@ -184,11 +240,12 @@ class Session:
             occurrence=occurrence,
             steps=tuple(self._steps),
             language=settings.language,
+            handles=dict(self._handles),
         )
         return ModelRequest(
             messages=messages,
-            tools=self.tools,
-            tool_schemas=[t.native_schema(settings.language) for t in self.tools] if format.native_tools else [],
+            tools=tools,
+            tool_schemas=[t.native_schema(settings.language) for t in tools] if format.native_tools else [],
             format=format,
             temperature=settings.temperature,
             max_output_tokens=settings.max_output_tokens,
@@ -214,18 +271,18 @@ class Session:
             format=request.format.name,
             messages_from=first_new,
             messages=request.messages[first_new:],
-            **_reply_data(reply),
+            **reply_data(reply),
         )
 
     def _first_new_message(self, actor: str, messages: list[Message]) -> int:
         """Index of the first message that this actor has not sent before: a trace holds each message once."""
         sent = self._sent.get(actor, [])
         known = len(sent)
-        is_continued = known <= len(messages) and all(a is b for a, b in zip(sent, messages, strict=False))
+        is_continued = known <= len(messages) and all(map(operator.is_, sent, messages))
         self._sent[actor] = messages
         return known if is_continued else 0
 
-    def _admit(self, actor: str, call: ToolCall) -> tuple[Tool | None, JsonObject | None, ToolResult | None]:
+    def _admit(self, actor: str, call: ToolCall, key: str) -> tuple[Tool | None, JsonObject | None, ToolResult | None]:
         """The tool and its arguments, or the result that refuses the call."""
         try:
             if call.problem is not None:
@@ -239,17 +296,17 @@ class Session:
             tool.check_arguments(arguments)
         except ToolError as error:
             return None, call.arguments, ToolResult(False, error_kind=error.kind, message=str(error))
-        return tool, arguments, self._refusal(actor, tool, call)
+        return tool, arguments, self._refusal(actor, tool, call, key)
 
-    def _refusal(self, actor: str, tool: Tool, call: ToolCall) -> ToolResult | None:
+    def _refusal(self, actor: str, tool: Tool, call: ToolCall, key: str) -> ToolResult | None:
         """Why a valid call is not executed: an effect that happened already, used up, or not approved."""
         if tool.is_control:
             message = (
                 f"{tool.name} must be the only call of a reply, made after you have seen the other results. Ignored."
             )
             return ToolResult(False, error_kind="not_alone", message=message)
-        seen = self._seen.get(_key(call))
-        if seen is not None and tool.has_side_effect and not tool.repeatable:
+        seen = self._seen.get(key)
+        if seen is not None and not tool.repeatable and _may_have_happened(tool, seen.result):
             return dataclasses.replace(
                 seen.result, message=f"Already requested; not executed again. {seen.result.message}".strip()
             )
@@ -298,19 +355,21 @@ class Session:
         self,
         actor: str,
         call: ToolCall,
+        key: str,
         tool: Tool | None,
         result: ToolResult,
         tries: int,
         duration_s: float,
         plan_step_id: str | None,
+        by_program: bool,
     ) -> Observation:
         """Build the observation, record the call, and notice repetitions."""
         handle = f"result_{len(self._handles) + 1}"
         observation = observe(result, self.settings.observation_limit_chars, handle)
         if observation.cut_chars:
             self._handles[handle] = result.data
-        count = self._count_repeats(call, tool, observation.text, result)
-        if count > 1:
+        count = self._count_repeats(key, tool, observation.text, result)
+        if count > 1 and not by_program:
             notice = (
                 f"You have made this call {count} times with the same result. Use the result, or do something else."
             )
@@ -327,27 +386,28 @@ class Session:
             effect=tool.effect if tool is not None else "read",
             repeated=count > 1,
             observation=observation.text,
-            **_result_data(result, observation.cut_chars > 0),
+            **result_data(result, is_cut=observation.cut_chars > 0),
             **({"plan_step_id": plan_step_id} if plan_step_id is not None else {}),
         )
         if tries:
             self._unreadable_in_a_row = 0
-        if count >= self.settings.repeat_limit:
+        if count >= self.settings.repeat_limit and not by_program:
             raise StopRun(
                 "loop_detected", f"{call.name} was called {count} times with the same arguments and the same result"
             )
+        if tries != 1 or observation.cut_chars:
+            return dataclasses.replace(observation, tries=tries, handle=handle if observation.cut_chars else "")
         return observation
 
-    def _count_repeats(self, call: ToolCall, tool: Tool | None, observation: str, result: ToolResult) -> int:
+    def _count_repeats(self, key: str, tool: Tool | None, observation: str, result: ToolResult) -> int:
         """How often this call has brought this observation; a changed observation starts again."""
         if tool is not None and tool.repeatable:
             return 1
-        key = _key(call)
         seen = self._seen.get(key)
         if seen is None:
             self._seen[key] = _Seen(observation, result)
             return 1
-        refused_effect = tool is not None and tool.has_side_effect
+        refused_effect = tool is not None and _may_have_happened(tool, seen.result)
         if refused_effect or seen.observation == observation:
             seen.count += 1
         else:
@@ -356,41 +416,14 @@ class Session:
         return seen.count
 
 
+def _may_have_happened(tool: Tool, result: ToolResult) -> bool:
+    """Could the effect of a call be there already? Not when the tool itself says that it refused the call."""
+    return tool.has_side_effect and (result.success or result.error_kind in UNCERTAIN_ERROR_KINDS)
+
+
 def _key(call: ToolCall) -> str:
     """The same for calls that differ only in spacing or the order of keys."""
     try:
         return f"{call.name} {canonical(call.arguments)}"
     except ValueError as error:
         raise BadArguments(str(error)) from error
-
-
-def _reply_data(reply: Reply) -> JsonObject:
-    """A reply as trace data: what is empty is left out."""
-    data: JsonObject = {
-        "text": reply.text,
-        "reasoning": reply.reasoning,
-        "tool_calls": [_present(dataclasses.asdict(call)) for call in reply.tool_calls],
-        "finish_reason": reply.finish_reason,
-        "usage": _present(dataclasses.asdict(reply.usage)) if reply.usage else None,
-        "cost_usd": reply.cost_usd,
-        "latency_s": round(reply.latency_s, 6),
-        "sends": [_present(dataclasses.asdict(send)) for send in reply.sends],
-        "problem": reply.problem,
-        "detail": reply.detail,
-        "model": reply.model,
-        "notes": list(reply.notes),
-    }
-    return {name: value for name, value in data.items() if value not in (None, "", [], 0.0) or name == "text"}
-
-
-def _result_data(result: ToolResult, is_cut: bool) -> JsonObject:
-    """The facts of a result for scoring and analysis; its data only where the observation does not show it."""
-    data = {name: getattr(result, name) for name in ("success", "passed", "check", "subject", "error_kind")}
-    data["visible"] = dict(result.visible)
-    if is_cut:
-        data["data"] = result.data
-    return {name: value for name, value in data.items() if value is not None and value != {}}
-
-
-def _present(data: JsonObject) -> JsonObject:
-    return {name: value for name, value in data.items() if value is not None}

@@ -6,21 +6,35 @@ columns of `agentlab.columns`; `traces` holds the compressed events; `meta` says
 
 import contextlib
 import datetime
+import itertools
 import json
 import os
 import socket
+import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 
-from agentlab.columns import CALLS, EXCLUDED_END_REASONS, RUNS, STATES, STEPS, Column
+from agentlab.columns import EXCLUDED_END_REASONS, STATES
 from agentlab.errors import ConfigError, CorruptRecord, StoreError, WrongExperiment, unknown_name
 from agentlab.records import Event, JsonObject
 from agentlab.secrets import scrub, without_password
+from agentlab.store_tables import (
+    INSERT_TRACE,
+    LAST_ATTEMPT,
+    PLANNED_COLUMNS,
+    calls,
+    insert_plain,
+    meta,
+    metadata,
+    runs,
+    steps,
+    traces,
+    update_of,
+)
 from agentlab.trace import unpack
 
 SCHEMA_VERSION = 1
@@ -29,60 +43,8 @@ BUSY_TIMEOUT_S = 30.0
 HEARTBEAT_S = 5.0
 STALE_AFTER_S = 60.0
 """A running row of another machine without a heartbeat for this long belongs to a dead process."""
-_ID_CHARS = 64
-_DERIVED = {"n_attempts"}
+_ROWS_AT_ONCE = 200
 _RERUN_END_REASONS = ("infrastructure", "cancelled", "interrupted")
-
-_DATETIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-_SQL_TYPES: dict[str, Any] = {
-    "string": sa.Text,
-    "category": sa.String(_ID_CHARS),
-    "Int64": sa.BigInteger,
-    "Float64": sa.Double,
-    "boolean": sa.Boolean,
-    "datetime64[us, UTC]": _DATETIME,
-}
-_KEY = ("run_id", "attempt")
-
-metadata = sa.MetaData()
-
-
-def _table(name: str, columns: Sequence[Column], key: Sequence[str], *extra: sa.Column[Any]) -> sa.Table:
-    made = [
-        sa.Column(
-            column.name,
-            sa.String(_ID_CHARS) if column.name == "run_id" else _SQL_TYPES[column.dtype],
-            primary_key=column.name in key,
-            autoincrement=False,
-        )
-        for column in columns
-        if column.name not in _DERIVED
-    ]
-    return sa.Table(name, metadata, *made, *extra)
-
-
-runs = _table(
-    "runs",
-    RUNS,
-    _KEY,
-    sa.Column("factors", sa.Text, doc="every factor of the run as JSON"),
-    sa.Column("answer", sa.Text, doc="the answer as JSON"),
-    sa.Column("owner", sa.String(200), doc="host:pid:start:token of the process that runs it"),
-    sa.Column("heartbeat_at", _DATETIME),
-    sa.Column("planned_order", sa.BigInteger),
-)
-steps = _table("steps", STEPS, (*_KEY, "step"))
-calls = _table("calls", CALLS, (*_KEY, "call"))
-traces = sa.Table(
-    "traces",
-    metadata,
-    sa.Column("run_id", sa.String(_ID_CHARS), primary_key=True),
-    sa.Column("attempt", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("events", sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")),
-)
-meta = sa.Table(
-    "meta", metadata, sa.Column("name", sa.String(_ID_CHARS), primary_key=True), sa.Column("value", sa.Text)
-)
 
 
 class Store:
@@ -101,6 +63,7 @@ class Store:
         self.url = _url_of(address, create)
         self._engine = _engine(self.url)
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_process_start(os.getpid())}:{uuid.uuid4().hex[:8]}"
+        self._own = threading.local()
         _LIVE_OWNERS.add(self._owner)
         with self._writing() as connection:
             if create:
@@ -149,10 +112,13 @@ class Store:
         """Add planned runs that are not in the store yet; return how many were added."""
         with self._writing() as connection:
             known = set(connection.scalars(sa.select(runs.c.run_id)))
-            fresh = [{**row, "attempt": 0, "state": "planned"} for row in rows if row["run_id"] not in known]
-            if fresh:
-                connection.execute(sa.insert(runs), fresh)
-        return len(fresh)
+            fresh = ({**row, "attempt": 0, "state": "planned"} for row in rows if row["run_id"] not in known)
+            added = 0
+            # In portions: the rows of a large grid need not be in memory together.
+            while portion := list(itertools.islice(fresh, _ROWS_AT_ONCE)):
+                connection.execute(sa.insert(runs), portion)
+                added += len(portion)
+        return added
 
     def claim(self, run_id: str, *, retry_errors: bool = False) -> int | None:
         """Take a planned run for this process; return the attempt to make, None when there is nothing to do.
@@ -162,26 +128,21 @@ class Store:
         """
         rerun = (*_RERUN_END_REASONS, "error") if retry_errors else _RERUN_END_REASONS
         with self._writing() as connection:
-            last = connection.execute(
-                sa.select(runs)
-                .where(runs.c.run_id == run_id)
-                .order_by(runs.c.attempt.desc())
-                .limit(1)
-                .with_for_update()
-            ).one()
+            last = connection.execute(LAST_ATTEMPT, {"the_run": run_id}).one()
             if last.state == "running":
                 if self._is_alive(last):
                     return None
-                _interrupt(connection, last.run_id, last.attempt)
+                _interrupt(connection, run_id, last.attempt)
             elif last.state == "finished" and last.end_reason not in rerun:
                 return None
             mine = {"state": "running", "owner": self._owner, "heartbeat_at": _now(), "started_at": _now()}
             if last.state == "planned":
-                connection.execute(sa.update(runs).where(_is(run_id, last.attempt)).values(mine))
+                connection.execute(update_of(tuple(mine)), {"the_run": run_id, "the_attempt": last.attempt, **mine})
                 return int(last.attempt)
             attempt = int(last.attempt) + 1
-            planned = {name: getattr(last, name) for name in _PLANNED_COLUMNS}
-            connection.execute(sa.insert(runs).values(**planned, run_id=run_id, attempt=attempt, **mine))
+            columns = [runs.c[name] for name in PLANNED_COLUMNS]
+            planned = connection.execute(sa.select(*columns).where(_is(run_id, last.attempt))).one()
+            connection.execute(sa.insert(runs).values(**planned._mapping, run_id=run_id, attempt=attempt, **mine))
             return attempt
 
     def finish(
@@ -196,12 +157,11 @@ class Store:
         """Write a finished run: its row, steps, calls and trace, in one transaction."""
         key = {"run_id": run_id, "attempt": attempt}
         with self._writing() as connection:
-            connection.execute(sa.update(runs).where(_is(run_id, attempt)).values({**row, "state": "finished"}))
-            if step_rows:
-                connection.execute(sa.insert(steps), [{**key, **step} for step in step_rows])
-            if call_rows:
-                connection.execute(sa.insert(calls), [{**key, **call} for call in call_rows])
-            connection.execute(sa.insert(traces), {**key, "events": events})
+            values = {**row, "state": "finished"}
+            connection.execute(update_of(tuple(values)), {"the_run": run_id, "the_attempt": attempt, **values})
+            insert_plain(connection, steps, [{**key, **step} for step in step_rows])
+            insert_plain(connection, calls, [{**key, **call} for call in call_rows])
+            connection.execute(INSERT_TRACE, {**key, "events": events})
 
     def interrupt(self, run_id: str, attempt: int) -> None:
         """Mark a running run as interrupted: its trace and spend are unknown, not zero."""
@@ -241,14 +201,15 @@ class Store:
                 found["interrupted" if row.state == "running" and not self._is_alive(row) else row.state] += 1
         return found
 
-    def read(self, table: str) -> list[JsonObject]:
-        """Return all rows of `runs`, `steps` or `calls` in a stable order."""
+    def read(self, table: str, columns: Sequence[str] = ()) -> list[JsonObject]:
+        """Return all rows of `runs`, `steps` or `calls` in a stable order, with these columns (none named: all)."""
         found = {"runs": runs, "steps": steps, "calls": calls}.get(table)
         if found is None:
             raise unknown_name("table", table, ["runs", "steps", "calls"])
         order = [runs.c.planned_order, runs.c.attempt] if found is runs else list(found.primary_key.columns)
         with self._reading() as connection:
-            return [dict(row._mapping) for row in connection.execute(sa.select(found).order_by(*order))]
+            query = sa.select(*(found.c[name] for name in columns)) if columns else sa.select(found)
+            return [dict(row._mapping) for row in connection.execute(query.order_by(*order))]
 
     def trace(self, run_id: str, attempt: int | None = None) -> list[Event]:
         """Return the events of a run: of the given attempt, else of the last that has any.
@@ -273,6 +234,19 @@ class Store:
             )
         return unpack(found[-1].run_id, found[-1].events)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Make all changes of this thread within the block one transaction: all are kept, or none on an error.
+
+        Each commit waits for the disk, so many small ones cost more than one for all.
+        """
+        with self._writing() as connection:
+            self._own.connection = connection
+            try:
+                yield
+            finally:
+                self._own.connection = None
+
     def close(self) -> None:
         """Close the connections; running rows of this store count as dead afterwards."""
         _LIVE_OWNERS.discard(self._owner)
@@ -281,6 +255,10 @@ class Store:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
         """One transaction that either happens whole or not at all."""
+        outer = getattr(self._own, "connection", None)
+        if outer is not None:
+            yield outer
+            return
         with self._in_words(), self._engine.begin() as connection:
             yield connection
 
@@ -292,15 +270,13 @@ class Store:
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
         """Turn what a database refuses into an error that says where and why."""
-        place = without_password(self.url)
         try:
             yield
-        except sa.exc.OperationalError as error:
-            raise StoreError(
-                f"The store {place} could not be used: {scrub(str(error.orig))}. Nothing was written."
-            ) from error
         except sa.exc.DatabaseError as error:
-            raise CorruptRecord(f"{place} is no agentlab store: {scrub(str(error.orig))}") from error
+            place, words = without_password(self.url), scrub(str(error.orig))
+            if isinstance(error, sa.exc.OperationalError):
+                raise StoreError(f"The store {place} could not be used: {words}. Nothing was written.") from error
+            raise CorruptRecord(f"{place} is no agentlab store: {words}") from error
 
     def _meta(self, connection: sa.Connection) -> dict[str, str]:
         if not sa.inspect(connection).has_table(meta.name):
@@ -328,14 +304,6 @@ class Store:
 
 
 _LIVE_OWNERS: set[str] = set()
-_PLANNED_COLUMNS = (
-    "experiment", "suite", "task_id", "task_version", "cluster", "defective", "complexity", "language", "strategy",
-    "strategy_name", "strategy_version", "strategy_parameters", "answer_by", "model", "model_kind", "repeat", "seed",
-    "temperature", "examples", "constrained", "memory", "observe", "truth_verdict", "checks_total", "checks_defective",
-    "prompt_hash", "tools_hash", "environment_version", "source_digest", "suite_digest", "package_version", "factors",
-    "planned_order",
-)  # fmt: skip
-"""What is known of a run before it starts; a further attempt copies it."""
 
 
 def is_counting_candidate(end_reason: str | None) -> bool:

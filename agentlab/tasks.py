@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agentlab.errors import TaskError
 from agentlab.records import JsonObject, verdict_of
+from agentlab.references import parse_values, resolve
 
 Status = Literal["passed", "failed", "not_evaluated"]
 Language = Literal["zh", "en"]
@@ -109,6 +110,9 @@ class Task(_Frozen):
     end_state: JsonObject = Field(default_factory=dict)
     """Facts that must hold in the environment afterwards: name -> value."""
     reference: tuple[ReferenceStep, ...]
+    plan: JsonObject = Field(default_factory=dict)
+    """The plan of a planner that does everything right, in the planner's JSON form; the same for all twins of a
+    flow. Only simulated planners see it. Empty: the reference, step after step."""
     cluster: str
     declared: Declared
     subject: str = ""
@@ -246,20 +250,9 @@ def _refuse_duplicates(tasks: Iterable[Task], path: Path) -> None:
 
 
 def resolve_references(arguments: Any, outputs: dict[str, Any]) -> Any:
-    """Return `arguments` with every `steps.<id>.output.<path>[i]` string replaced by that step's output.
+    """Return `arguments` with every reference (`steps.<id>.output.<path>[i]`) replaced by what it stands for.
 
     Raises:
-        KeyError, IndexError, TypeError: the path does not exist in the output.
+        UnresolvedReference: a `KeyError` that names the reference and says what is really there.
     """
-    if isinstance(arguments, dict):
-        return {key: resolve_references(value, outputs) for key, value in arguments.items()}
-    if isinstance(arguments, list):
-        return [resolve_references(value, outputs) for value in arguments]
-    if not isinstance(arguments, str) or not arguments.startswith("steps."):
-        return arguments
-    step_id, _, path = arguments.removeprefix("steps.").partition(".output")
-    value = outputs[step_id]
-    for part in path.replace("[", ".[").split("."):
-        if part:
-            value = value[int(part[1:-1])] if part.startswith("[") else value[part]
-    return value
+    return resolve(parse_values(arguments), outputs)

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from agentlab.errors import BadArguments, ConfigError, UnknownTool
 from agentlab.json_values import canonical
+from agentlab.observations import HANDLE
 from agentlab.records import JsonObject
 
 Effect = Literal["read", "idempotent", "write", "irreversible"]
@@ -19,6 +20,14 @@ Permission = Literal["auto", "ask", "deny"]
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_RETRIES = 2
 _MARK = "__agentlab_tool__"
+_PLAIN_KEYS = frozenset({"type", "description", "default", "title"})
+_FLAT_KEYS = _PLAIN_KEYS | {"properties", "required", "additionalProperties"}
+_PLAIN_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +54,8 @@ class Tool:
     """How often the tool may be executed in one run; None is unlimited."""
     compensate: str | None = None
     """Name of the tool that undoes this one."""
+    returns: JsonObject | None = None
+    """JSON schema of the result's data, where it is declared; lets references to it be checked before it runs."""
     description_zh: str = ""
     is_control: bool = False
     """True for `submit`: it ends the run and never reaches the environment."""
@@ -55,11 +66,16 @@ class Tool:
         return self.effect in ("write", "irreversible")
 
     @functools.cached_property
-    def _validator(self) -> Any:
+    def validator(self) -> Any:
+        """The jsonschema validator of the arguments."""
         import jsonschema
 
         validator_class = jsonschema.validators.validator_for(self.parameters, jsonschema.Draft202012Validator)
         return validator_class(self.parameters)
+
+    @functools.cached_property
+    def _plain_types(self) -> dict[str, tuple[type, ...]] | None:
+        return _plain_types_of(self.parameters)
 
     @functools.cached_property
     def _native(self) -> dict[str, JsonObject]:
@@ -86,11 +102,15 @@ class Tool:
         parts = []
         for name, schema in self.parameters.get("properties", {}).items():
             optional = "" if name in required else " (optional)"
-            parts.append(f'"{name}": {schema.get("type", "any")}{optional}')
+            parts.append(f'"{name}": {" or ".join(_types(schema)) or "any"}{optional}')
         return "{" + ", ".join(parts) + "}"
 
-    def check_arguments(self, arguments: Any) -> None:
+    def check_arguments(self, arguments: Any, *, may_hold_handles: bool = False) -> None:
         """Accept arguments that fit the schema.
+
+        Args:
+            arguments: as sent, or with the handles of large results replaced by their data.
+            may_hold_handles: accept a handle in place of any argument: only the session knows what it stands for.
 
         Raises:
             BadArguments: every problem in words, with the field, the type it needs and the expected shape.
@@ -99,11 +119,26 @@ class Tool:
             raise BadArguments(
                 f"The arguments of {self.name} must be a JSON object {self.shape()}, not {_type_name(arguments)}."
             )
-        problems = [_problem(error) for error in self._validator.iter_errors(arguments)]
+        if self._fits_plainly(arguments):
+            return
+        problems = [
+            _problem(error)
+            for error in self.validator.iter_errors(arguments)
+            if not (may_hold_handles and _is_about_a_handle(error))
+        ]
         if problems:
             raise BadArguments(
                 f"Wrong arguments for {self.name}: {'; '.join(sorted(problems))}. Expected {self.shape()}."
             )
+
+    def _fits_plainly(self, arguments: JsonObject) -> bool:
+        """True when the arguments fit without doubt; False leaves it to the validator, which takes much longer."""
+        types = self._plain_types
+        return (
+            types is not None
+            and all(type(value) in types.get(name, ()) for name, value in arguments.items())
+            and all(name in arguments for name in self.parameters.get("required", ()))
+        )
 
 
 def find_tool(tools: Iterable[Tool], name: str) -> Tool:
@@ -127,6 +162,7 @@ def tool(
     max_retries: int | None = None,
     max_uses: int | None = None,
     compensate: str | None = None,
+    returns: JsonObject | None = None,
     zh: str = "",
 ) -> Callable[[F], F]:
     """Mark a function or method as a tool; `tools_of` and `tool_from_function` build the `Tool` from it.
@@ -140,6 +176,7 @@ def tool(
         max_retries: automatic repeats of a transient failure; None means 2 for read and idempotent, else 0.
         max_uses: how often it may be executed in one run.
         compensate: name of the tool that undoes this one.
+        returns: JSON schema of the result's data; fields that are not in its `properties` do not exist.
         zh: Chinese description; the docstring's first paragraph is the English one.
     """
     marks = {
@@ -150,6 +187,7 @@ def tool(
         "max_retries": max_retries,
         "max_uses": max_uses,
         "compensate": compensate,
+        "returns": returns,
         "description_zh": zh,
     }
 
@@ -262,6 +300,31 @@ def _without_titles(schema: Any) -> Any:
     return [_without_titles(item) for item in schema] if isinstance(schema, list) else schema
 
 
+def _plain_types_of(schema: JsonObject) -> dict[str, tuple[type, ...]] | None:
+    """The Python types of each argument of a flat schema; None when it demands anything besides types."""
+    if schema.get("type") != "object" or not schema.keys() <= _FLAT_KEYS:
+        return None
+    types = {}
+    for name, inner in schema.get("properties", {}).items():
+        kind = inner.get("type") if isinstance(inner, dict) and inner.keys() <= _PLAIN_KEYS else None
+        if not isinstance(kind, str) or kind not in _PLAIN_TYPES:
+            return None
+        types[name] = _PLAIN_TYPES[kind]
+    return types
+
+
+def _types(schema: Any) -> list[str]:
+    """The types that a schema allows, by name; empty where it does not say."""
+    kinds = schema.get("type", [])
+    own = [kinds] if isinstance(kinds, str) else list(kinds)
+    return own or [name for inner in schema.get("anyOf", ()) for name in _types(inner)]
+
+
+def _is_about_a_handle(error: Any) -> bool:
+    value = error.instance
+    return len(error.absolute_path) == 1 and isinstance(value, str) and HANDLE.fullmatch(value) is not None
+
+
 def _problem(error: Any) -> str:
     """One schema violation in words: where it is and what it needs."""
     where = ".".join(str(part) for part in error.absolute_path)
@@ -269,6 +332,8 @@ def _problem(error: Any) -> str:
         wanted = error.validator_value
         wanted = " or ".join(wanted) if isinstance(wanted, list) else wanted
         return f"{where or 'the arguments'} must be of type {wanted}, not {_type_name(error.instance)}"
+    if error.validator == "anyOf" and (kinds := _types(error.schema)) and _type_name(error.instance) not in kinds:
+        return f"{where or 'the arguments'} must be of type {' or '.join(kinds)}, not {_type_name(error.instance)}"
     if error.validator == "required":
         return f"{'.'.join(filter(None, [where, _missing(error)]))} is missing"
     if error.validator == "additionalProperties":

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agentlab.errors import CorruptRecord
-from agentlab.records import Event
+from agentlab.records import Event, JsonObject, Reply, Send, ToolCall, ToolResult
 from agentlab.secrets import scrub
 
 EVENT_KINDS = (
     "run_start", "model_call", "tool_call", "plan", "step", "decision", "approval", "note", "budget_hit", "error",
     "run_end",
 )  # fmt: skip
+# Built once: `json.dumps` makes an encoder for every call with options.
+_LINE = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class Trace:
@@ -46,10 +48,7 @@ class Trace:
 def pack(events: list[Event]) -> bytes:
     """Return the events as compressed JSON lines (UTF-8) without secrets, for the store."""
     lines = [
-        json.dumps(
-            [event.seq, round(event.t_s, 6), event.kind, event.actor, event.data], ensure_ascii=False, default=str
-        )
-        for event in events
+        _LINE.encode([event.seq, round(event.t_s, 6), event.kind, event.actor, event.data]) for event in events
     ]
     return zlib.compress(scrub("\n".join(lines)).encode("utf-8", "replace"), 1)
 
@@ -65,3 +64,67 @@ def unpack(run_id: str, data: bytes) -> list[Event]:
         return [Event(run_id, *json.loads(line)) for line in lines if line]
     except (zlib.error, ValueError, TypeError) as error:
         raise CorruptRecord(f"the trace of run {run_id} cannot be read: {error}") from error
+
+
+def reply_data(reply: Reply) -> JsonObject:
+    """Return a reply as the data of an event: what is empty or zero is left out, except the text."""
+    data: JsonObject = {
+        "text": reply.text,
+        "reasoning": reply.reasoning,
+        "tool_calls": [_call_data(call) for call in reply.tool_calls],
+        "finish_reason": reply.finish_reason,
+        "usage": _present(_fields(reply.usage)) if reply.usage else None,
+        "cost_usd": reply.cost_usd,
+        "latency_s": round(reply.latency_s, 6),
+        "sends": [_send_data(send) for send in reply.sends],
+        "problem": reply.problem,
+        "detail": reply.detail,
+        "model": reply.model,
+        "notes": list(reply.notes),
+    }
+    return {name: value for name, value in data.items() if value or name == "text"}
+
+
+def result_data(result: ToolResult, *, is_cut: bool) -> JsonObject:
+    """Return what scoring and analysis need of a result.
+
+    Args:
+        result: of the tool.
+        is_cut: the observation does not show the data, so they are kept here.
+    """
+    data = {
+        "success": result.success,
+        "passed": result.passed,
+        "check": result.check,
+        "subject": result.subject,
+        "error_kind": result.error_kind,
+        "visible": dict(result.visible) or None,
+        "data": result.data if is_cut and result.data != {} else None,
+    }
+    return _present(data)
+
+
+def _call_data(call: ToolCall) -> JsonObject:
+    # Copied: a tool may change the arguments that it is given, but not what the trace says the model sent.
+    copies = {"arguments": _copy(call.arguments), "sent_arguments": _copy(call.sent_arguments)}
+    return _present({**_fields(call), **copies})
+
+
+def _send_data(send: Send) -> JsonObject:
+    return _present({**_fields(send), "usage": _fields(send.usage) if send.usage is not None else None})
+
+
+def _fields(record: Any) -> JsonObject:
+    """The fields of a slotted record; `dataclasses.asdict` copies every value deeply, which takes much longer."""
+    return {name: getattr(record, name) for name in record.__slots__}
+
+
+def _copy(value: Any) -> Any:
+    """A copy of a JSON value."""
+    if isinstance(value, dict):
+        return {name: _copy(item) for name, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _present(data: JsonObject) -> JsonObject:
+    return {name: value for name, value in data.items() if value is not None}

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import typer
 from doc_commands import DocumentProblem
 from pydantic import BaseModel
-from typer.testing import CliRunner
 
 from agentlab.budget import Budget
 from agentlab.cli.app import app
@@ -54,8 +54,8 @@ WORDS: dict[str, dict[str, str]] = {
         "number": "数值",
         "boolean": "`true`、`false`",
         "mapping": "映射",
-        "list": "{item}的列表",
-        "at_least_one": "{item}的列表，至少一项",
+        "list": "列表：{item}",
+        "at_least_one": "列表（至少一项）：{item}",
         "limits": "`auto`，或各项上限（见下）",
         "strategy": "策略名或映射（见下）",
         "above": "大于 {limit}",
@@ -126,10 +126,14 @@ def with_generated(text: str, language: str) -> str:
     return MARKED.sub(block, text)
 
 
-def help_text(command: str, language: str) -> str:
+def help_text(name: str, _: str) -> str:
     """Return what a command's `--help` prints, as a block; the command line speaks English."""
-    shown = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="agentlab", env={"COLUMNS": str(WIDTH)})
-    lines = "\n".join(line.rstrip() for line in shown.output.strip().splitlines())
+    command: Any = typer.main.get_command(app)
+    context = command.context_class(command, info_name="agentlab", terminal_width=WIDTH)
+    for word in name.split():
+        command = command.commands[word]
+        context = command.context_class(command, info_name=word, parent=context)
+    lines = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     return f"```text\n{lines}\n```"
 
 

@@ -5,7 +5,7 @@
 A document is worked through from top to bottom in one temporary folder that holds a copy of `examples/`:
 
     ```sh                    is run; the ```text block that follows directly, if one does, holds its output
-    ```sh exit=1             is run and must end with this status
+    ```sh exit=1             is run and must end with this status (0 without it; the first command that fails ends it)
     ```diff                  is applied to the folder's files (paths as from the folder)
     ```python FILE           must stand in this file word for word; where there is no such file, it is written
 """
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,8 +32,42 @@ class DocumentProblem(Exception):
     """A command, a change or a listing of a document does not work as shown."""
 
 
-def refreshed(text: str, folder: Path) -> str:
+def run_command(command: str, words: Sequence[str], folder: Path) -> str:
+    """Run a block's commands in a folder and return what they print, errors included.
+
+    Args:
+        command: the block.
+        words: what stands behind `sh` in its first line.
+        folder: where to run it.
+
+    Raises:
+        DocumentProblem: they end with another status than the block says.
+    """
+    wanted = next((int(word.removeprefix("exit=")) for word in words if word.startswith("exit=")), 0)
+    hidden = ("LLM_", "OPENAI_", "AGENTLAB_")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", "")])
+    done = subprocess.run(
+        ["sh", "-e", "-c", command],
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=TIME_LIMIT_S,
+    )
+    if done.returncode != wanted:
+        raise DocumentProblem(f"ended with status {done.returncode}, not {wanted}:\n{command}{done.stdout}")
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+
+
+def refreshed(text: str, folder: Path, run: Callable[[str, Sequence[str], Path], str] = run_command) -> str:
     """Return the document with the outputs that its commands have now, run in `folder`.
+
+    Args:
+        text: the document.
+        folder: where its commands are run and its files are.
+        run: runs the commands of a block.
 
     Raises:
         DocumentProblem: a command ends with another status, a diff does not fit, or a listing is not in its file.
@@ -46,7 +80,7 @@ def refreshed(text: str, folder: Path) -> str:
         kind, *words = block["info"].split()
         shown = None
         if kind == "sh":
-            shown = _run(block["body"], words, folder)
+            shown = run(block["body"], words, folder)
         elif kind == "diff":
             _apply(block["body"], folder)
         elif kind == "python" and words:
@@ -56,25 +90,6 @@ def refreshed(text: str, folder: Path) -> str:
             parts.append(f"{text[position : block.end()]}{output['head']}{shown}```")
             position = output.end()
     return "".join([*parts, text[position:]])
-
-
-def _run(command: str, words: Sequence[str], folder: Path) -> str:
-    wanted = next((int(word.removeprefix("exit=")) for word in words if word.startswith("exit=")), 0)
-    hidden = ("LLM_", "OPENAI_")
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", "")])
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        timeout=TIME_LIMIT_S,
-    )
-    if done.returncode != wanted:
-        raise DocumentProblem(f"ended with status {done.returncode}, not {wanted}:\n{command}{done.stdout}")
-    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 
 def _apply(change: str, folder: Path) -> None:

@@ -106,7 +106,13 @@ def tables() -> dict[str, list[Row]]:
     """Return the rows of every file by its name without ending."""
     draw = Draw(SEED)
     products: list[Row] = [
-        {"product_id": f"P{n:03d}", "name": name, "category": category, "unit_price": price, "stock": 20 + draw.below(180)}
+        {
+            "product_id": f"P{n:03d}",
+            "name": name,
+            "category": category,
+            "unit_price": price,
+            "stock": 20 + draw.below(180),
+        }
         for n, (name, category, price) in enumerate(PRODUCTS, 1)
     ]
     sales: list[Row] = []

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 import pytest
 from fake_chat_server import ChatServer
 
+from agentlab import secrets
+
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -18,6 +20,8 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+    # What one test registers as a secret must not blank out words of the next.
+    monkeypatch.setattr(secrets, "_known", set())
     for name in ("LLM_API_KEY", "LLM_BASE_URL", "LLM_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
         monkeypatch.delenv(name, raising=False)
 

@@ -12,7 +12,7 @@ from agentlab.prompts import LANGUAGES, load_prompt, prompt_hash
 
 FOLDER = Path(agentlab.prompts.__file__).parent
 NAMES = sorted({path.name.split(".")[0] for path in FOLDER.glob("*.md")})
-TEMPLATES = {"task": {"instruction", "criteria"}, "react": {"tools"}}
+TEMPLATES = {"task": {"instruction", "criteria"}, "react": {"tools"}, "plan_execute": {"tools", "max_steps"}}
 
 
 def test_every_prompt_exists_in_both_languages() -> None:

@@ -11,7 +11,7 @@ from agentlab.budget import Budget, Meter
 from agentlab.errors import BudgetExceeded, Interrupted, StopRun
 from agentlab.models.scripted import ScriptedModel
 from agentlab.records import Observation, ToolCall, ToolResult, Unreadable
-from agentlab.session import Session, SessionSettings
+from agentlab.session import Session, SessionSettings, SuiteKnowledge
 from agentlab.strategies.native import NativeFormat
 from agentlab.tasks import Criterion, Declared, Task, Text
 from agentlab.tools import Tool, tool_from_function
@@ -36,6 +36,7 @@ def a_session(*tools: Tool, replies: Any = (), budget: Budget | None = None, **s
         TASK.view("en"),
         tools,
         SessionSettings(**settings),
+        SuiteKnowledge(),
         TASK,
         ScriptedModel(list(replies)),
         Meter(budget or Budget()),
@@ -188,6 +189,29 @@ def test_e04_an_effect_that_timed_out_is_never_repeated_but_a_read_is() -> None:
     assert (read.result.data, len(reads), events(session, "tool_call")[2]["tries"]) == ("read", 2, 2)
 
 
+def test_an_effect_that_was_refused_may_be_requested_again_until_it_happened() -> None:
+    stock = [3]
+    answers = iter([ToolResult(False, error_kind="service_unavailable"), None, None])
+
+    def take(n: int) -> ToolResult:
+        """Take."""
+        refusal = next(answers)
+        if refusal is None:
+            stock[0] -= n
+        return refusal or ToolResult(True)
+
+    session = a_session(tool_from_function(take, effect="write"))
+
+    async def work() -> list[Observation]:
+        return [await session.act("agent", calling("take", n=1)) for _ in range(3)]
+
+    seen = run(work())
+    assert stock == [2]
+    assert [call["executed"] for call in events(session, "tool_call")] == [True, True, False]
+    assert [observation.result.success for observation in seen] == [False, True, True]
+    assert "not executed again" in seen[2].text
+
+
 def test_e05_the_same_call_is_noticed_once_and_then_ends_the_run() -> None:
     def check(order_id: str, note: str = "") -> str:
         """Check."""
@@ -257,6 +281,20 @@ def test_a30_a_huge_result_is_cut_in_the_middle_and_its_handle_works_in_other_to
     assert "result_1" in seen.text
     assert measured.result.data == 2_000_000
     assert events(session, "tool_call")[0]["data"] == huge
+
+
+def test_a_model_is_told_of_handles_by_the_requests_context() -> None:
+    session = a_session(look_tool(lambda: "x" * 30_000))
+    session._model = ScriptedModel(lambda request: str(sorted(request.context.handles)))
+
+    async def work() -> list[str]:
+        texts = []
+        for _ in range(2):
+            texts.append((await session.ask("agent", [{"role": "user", "content": "hi"}], NativeFormat())).text)
+            await session.act("agent", calling("look"))
+        return texts
+
+    assert run(work()) == ["[]", "['result_1']"]
 
 
 def test_a_large_table_is_shown_as_rows_columns_and_preview() -> None:

@@ -77,6 +77,31 @@ def test_right_arguments_pass() -> None:
         REFUND.check_arguments({"order_id": "O1", "amount": 20, "notify": 0})
 
 
+def test_alternatives_are_named_in_the_shape_and_in_what_is_wrong() -> None:
+    def rank(rows: list[dict[str, int]] | str, limit: int | None = None) -> None:
+        """Rank."""
+
+    tool = tool_from_function(rank)
+    assert tool.shape() == '{"rows": array or string, "limit": integer or null (optional)}'
+    tool.check_arguments({"rows": [{"a": 1}], "limit": None})
+    with pytest.raises(BadArguments, match="rows must be of type array or string, not object"):
+        tool.check_arguments({"rows": {}})
+
+
+def test_a_handle_may_stand_for_any_argument_before_the_session_has_resolved_it() -> None:
+    arguments = {"order_id": "O1", "amount": "result_1"}
+    REFUND.check_arguments(arguments, may_hold_handles=True)
+    with pytest.raises(BadArguments, match="amount must be of type number"):
+        REFUND.check_arguments(arguments)
+    for wrong in (
+        {"order_id": "O1", "amount": "result"},
+        {"amount": "result_1"},
+        {"order_id": 5, "amount": "result_1"},
+    ):
+        with pytest.raises(BadArguments):
+            REFUND.check_arguments(wrong, may_hold_handles=True)
+
+
 def test_unknown_tool_lists_the_names() -> None:
     with pytest.raises(UnknownTool, match="refund, look"):
         find_tool((REFUND, LOOK), "delete_order")

@@ -70,7 +70,7 @@ def run(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress display")] = False,
 ) -> None:
-    """Run what is missing of an experiment; the same command continues after any stop."""
+    """Run what is missing of an experiment. The same command continues after any stop."""
     from agentlab.runner.experiment import run_experiment
     from agentlab.runner.spec import load_experiment
 
@@ -94,7 +94,7 @@ def status(
         bool, typer.Option("--watch", help="follow it until no process works on it; stops nothing")
     ] = False,
 ) -> None:
-    """Show how far an experiment is: runs by state, strategy and end reason."""
+    """Show how far an experiment is. Counts its runs by state, strategy and end reason."""
     from agentlab.report.follow import follow
     from agentlab.report.status import status_text
 
@@ -109,7 +109,7 @@ def report(
     lang: Annotated[Language, typer.Option(help="language of the report")] = Language.en,
     out: Annotated[Path | None, typer.Option(help="file to write [default: FOLDER/report.html]")] = None,
 ) -> None:
-    """Write the team report as one offline HTML file and print the decision sentence."""
+    """Write the team report, one offline HTML file. Prints the decision sentence as well."""
     from agentlab.report.page import write_report
 
     written = write_report(folder, language=lang.value, out=out)
@@ -124,7 +124,7 @@ def trace(
     lang: Annotated[Language, typer.Option(help="language of the run report")] = Language.en,
     events: Annotated[bool, typer.Option("--events", help="print the events as JSON lines instead")] = False,
 ) -> None:
-    """Show one run: every prompt, call and result, and the report that Python writes from them."""
+    """Show one run. Prints every prompt, call and result, and the report that Python writes from them."""
     from agentlab.json_values import dumps
     from agentlab.report.run_report import run_report
     from agentlab.report.trace_text import trace_lines
@@ -152,7 +152,7 @@ def try_(
     strategy: Annotated[str, typer.Option(help="strategy to run")] = "tool_loop",
     model: Annotated[str, typer.Option(help="provider:name")] = "simulated:perfect",
     lang: Annotated[Language, typer.Option(help="language of instruction and report")] = Language.en,
-    max_rounds: Annotated[int, typer.Option(min=1, help="model calls at most")] = 8,
+    max_rounds: Annotated[int | None, typer.Option(min=1, help="model calls at most, of a loop [default: 8]")] = None,
 ) -> None:
     """Run one task once and show it live."""
     from agentlab.report.run_report import run_report
@@ -171,15 +171,16 @@ def try_(
             strategy=strategy,
             model=model,
             language=lang.value,
-            parameters={"max_rounds": max_rounds},
+            parameters={} if max_rounds is None else {"max_rounds": max_rounds},
             on_event=show,
         )
     )
     typer.echo("\n" + run_report(result.events).text(lang.value) + "\n")
     if has_truth:
         score = result.score
+        success = "-" if score.success is None else score.success
         typer.echo(
-            f"task {result.task.id}   verdict {score.verdict}   success {score.success}   outcome {score.outcome}"
+            f"task {result.task.id}   verdict {score.verdict or '-'}   success {success}   outcome {score.outcome}"
         )
     else:
         typer.echo("no truth known: the answer cannot be judged")
@@ -195,7 +196,7 @@ def notebook(
         list[str] | None, typer.Option("-p", "--parameter", help="name=value; may be given several times")
     ] = None,
 ) -> None:
-    """Execute a notebook with parameters, strictly: an unknown parameter is an error."""
+    """Execute a notebook with parameters. An unknown parameter is an error."""
     from agentlab.notebooks import execute_notebook, parse_parameters
 
     execute_notebook(path, out, parse_parameters(parameter or []))
@@ -207,7 +208,7 @@ def notebooks(
     paths: Annotated[list[Path], typer.Argument(help="notebooks to execute with their own parameters")],
     out: Annotated[Path, typer.Option(help="folder of the executed copies")],
 ) -> None:
-    """Execute several notebooks; a failed one is named at the end and does not stop the others."""
+    """Execute several notebooks. A failed one is named at the end and does not stop the others."""
     from agentlab.notebooks import execute_notebooks
 
     done = execute_notebooks(paths, out)

@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 local = typer.Typer(
-    name="local", help="Small models on this machine: fetch their weights, see what is there.", no_args_is_help=True
+    name="local",
+    help="Small models on this machine. Fetches their weights and shows what is there.",
+    no_args_is_help=True,
 )
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentlab.errors import unknown_name
+from agentlab.plan_rules import RulePack
 from agentlab.records import JsonObject
 from agentlab.tasks import Criterion, Task, Text
 from agentlab.tools import Tool
 
 SUITES: dict[str, str] = {
     "orders": "agentlab.environments.orders:load_suite",
+    "sales": "agentlab.environments.sales:load_suite",
     "service": "agentlab.environments.service:load_suite",
     "toy": "agentlab.environments.toy:load_suite",
 }
@@ -74,6 +76,8 @@ class Suite:
     """Task id -> tools with permission `ask` that the suite approves beforehand."""
     workers: Mapping[str, WorkerType] = field(default_factory=dict)
     """Worker type -> what it may use, for strategies that assign steps; the others get the union of the tools."""
+    rules: RulePack | None = None
+    """What every plan for this suite must contain, for strategies that plan."""
     folder: Path | None = None
     """Folder of the suite's source; known once `load_suite` has loaded it."""
     source_digest: str = ""

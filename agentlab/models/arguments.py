@@ -45,7 +45,7 @@ def read_arguments(raw: Any, tool: Tool) -> Arguments:
         return Arguments(None, detail=f"The arguments of {tool.name} are nested too deeply. Expected {tool.shape()}.")
     value = {} if value is None else to_json_value(value)
     try:
-        tool.check_arguments(value)
+        tool.check_arguments(value, may_hold_handles=True)
     except BadArguments as error:
         sent = value if isinstance(value, dict) else None
         return Arguments(None, sent, f"{error} You sent: {excerpt(raw)}", tuple(notes))

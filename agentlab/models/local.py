@@ -20,6 +20,8 @@ from agentlab.workers import Worker
 
 SEND_TIMEOUT_S = 900.0
 """For one send: a processor reads a long prompt at some tens of tokens a second."""
+LONGEST_REPLY_TOKENS = 1024
+"""Where the experiment sets no limit: a small model may never end by itself."""
 _MAX_SENDS = 2
 
 
@@ -55,9 +57,11 @@ class LocalModel:
             ConfigError: the server cannot be started, or the model is in use in another event loop.
         """
         client = await self._open()
+        limit = request.max_output_tokens or LONGEST_REPLY_TOKENS
+        request = dataclasses.replace(request, max_output_tokens=limit, timeout_s=SEND_TIMEOUT_S)
         async with self._slots:
             try:
-                reply = await client.complete(dataclasses.replace(request, timeout_s=SEND_TIMEOUT_S))
+                reply = await client.complete(request)
             except ModelUnavailable as error:
                 raise self._unavailable(error) from error
         return dataclasses.replace(reply, cost_usd=None)

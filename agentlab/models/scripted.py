@@ -39,7 +39,8 @@ class ScriptedModel:
         self._function = replies if callable(replies) else None
         self._replies = () if callable(replies) else tuple(_checked(item, i) for i, item in enumerate(replies))
         self._used: dict[str, int] = {}
-        self._asked: dict[str, set[tuple[str, int]]] = {}
+        self._last_asked: dict[str, dict[str, int]] = {}
+        self._with_ids: dict[tuple[int, str], Reply] = {}
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -54,23 +55,24 @@ class ScriptedModel:
             Exception: the item is an exception.
         """
         index = self._next_index(request)
-        item = self._replies[index] if self._function is None else _checked(self._function(request), index)
-        if isinstance(item, Exception):
-            raise item
-        context = request.context
-        return _with_ids(item, f"{context.actor}_{context.occurrence}")
+        prefix = f"{request.context.actor}_{request.context.occurrence}"
+        if self._function is not None:
+            return _with_ids(_raised(_checked(self._function(request), index)), prefix)
+        if (index, prefix) not in self._with_ids:
+            self._with_ids[index, prefix] = _with_ids(_raised(self._replies[index]), prefix)
+        return self._with_ids[index, prefix]
 
     async def close(self) -> None:
         """Nothing is held."""
 
     def _next_index(self, request: ModelRequest) -> int:
         context = request.context
-        asked = self._asked.setdefault(context.run_id, set())
-        if (context.actor, context.occurrence) in asked:
+        last = self._last_asked.setdefault(context.run_id, {})
+        if context.occurrence <= last.get(context.actor, -1):
             # The same request position twice: the run is attempted again.
-            asked.clear()
+            last.clear()
             self._used[context.run_id] = 0
-        asked.add((context.actor, context.occurrence))
+        last[context.actor] = context.occurrence
         index = self._used.get(context.run_id, 0)
         self._used[context.run_id] = index + 1
         if self._function is None and index >= len(self._replies):
@@ -128,6 +130,12 @@ def _call(call: Any, where: str) -> ToolCall:
         raise ConfigError(f'{where}: each of tool_calls must be an object {{"name", "arguments"}}.')
     _refuse_unknown(call, _CALL_KEYS, f"key of a tool call of {where}")
     return ToolCall(**{"id": "", "arguments": {}, **call})
+
+
+def _raised(item: Reply | Exception) -> Reply:
+    if isinstance(item, Exception):
+        raise item
+    return item
 
 
 def _with_ids(reply: Reply, prefix: str) -> Reply:

@@ -4,6 +4,7 @@ They exercise strategies, budgets, statistics and reports for nothing, in no tim
 What they show is no evidence about any model.
 """
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -25,6 +26,7 @@ from agentlab.records import (
     JsonObject,
     Message,
     ModelRequest,
+    PlanIntent,
     Reply,
     RequestContext,
     ToolResult,
@@ -198,17 +200,43 @@ def _task_of(request: ModelRequest) -> Task:
 
 def _intent(request: ModelRequest, task: Task, errors: ErrorModel, draws: _Draws) -> Intent:
     context = request.context
+    if request.format.expects == "plan":
+        return PlanIntent(_plan(task, errors, draws))
     step = _next_step(request, task, errors, draws)
     if step is None or (context.steps and draws.hit("premature_finish", errors.premature_finish)):
         return FinishIntent(_answer(task, context, errors, draws), _WORDS[context.language]["done"])
-    name, arguments = step
+    name, arguments = step[0], _by_handle(step[1], context)
     if draws.hit("hallucinated_tool", errors.hallucinated_tool):
         name = f"{name}_details"
     elif context.steps and draws.hit("repeated_call", errors.repeated_call):
-        name, arguments, _ = context.steps[-1]
+        name, arguments = context.steps[-1][0], _by_handle(context.steps[-1][1], context)
     elif draws.hit("wrong_argument", errors.wrong_argument):
         arguments = _with_wrong_argument(arguments)
     return CallIntent(((name, arguments),), _WORDS[context.language]["next"].format(name))
+
+
+def _plan(task: Task, errors: ErrorModel, draws: _Draws) -> JsonObject:
+    """The plan of the task's flow, with steps left out, tools invented and arguments mistaken as the profile says."""
+    plan = copy.deepcopy(task.plan) or _plan_of_reference(task)
+    kept = [step for step in plan["steps"] if not draws.hit(f"skip {step['id']}", errors.skip_check)]
+    if len(kept) < len(plan["steps"]):
+        names = {str(step["id"]) for step in kept}
+        for step in kept:
+            step["depends_on"] = [name for name in step.get("depends_on", ()) if str(name) in names]
+    if kept and draws.hit("hallucinated_tool", errors.hallucinated_tool):
+        kept[-1]["tool"] = f"{kept[-1].get('tool')}_details"
+    if kept and draws.hit("wrong_argument", errors.wrong_argument):
+        kept[-1]["arguments"] = _with_wrong_argument(kept[-1].get("arguments", {}))
+    return {**plan, "steps": kept}
+
+
+def _plan_of_reference(task: Task) -> JsonObject:
+    """The reference path as a plan: each step after the one before it."""
+    steps: list[JsonObject] = []
+    for step in task.reference:
+        before = [steps[-1]["id"]] if steps else []
+        steps.append({"id": step.id, "tool": step.tool, "arguments": dict(step.arguments), "depends_on": before})
+    return {"steps": steps}
 
 
 def _next_step(request: ModelRequest, task: Task, errors: ErrorModel, draws: _Draws) -> tuple[str, JsonObject] | None:
@@ -229,6 +257,12 @@ def _next_step(request: ModelRequest, task: Task, errors: ErrorModel, draws: _Dr
         elif not _is_left_out(step, task, errors, draws) and not _is_refused(step, request):
             return step.tool, arguments
     return None
+
+
+def _by_handle(arguments: JsonObject, context: RequestContext) -> JsonObject:
+    """The arguments with the handle of every large result in place of its data, as a model would write them."""
+    by_data = {id(data): handle for handle, data in context.handles.items()}
+    return {name: by_data.get(id(value), value) for name, value in arguments.items()}
 
 
 def _is_left_out(step: ReferenceStep, task: Task, errors: ErrorModel, draws: _Draws) -> bool:

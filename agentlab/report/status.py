@@ -12,23 +12,31 @@ from agentlab.store import Store
 def status_text(folder: str | Path) -> str:
     """Return runs by strategy and state, end reasons, and how many attempts did not count.
 
+    Once no process works on the experiment, runs that are marked as running count as interrupted.
+
     Raises:
         ConfigError: there is no experiment at this place.
     """
     store = Store(folder)
     try:
         about = store.experiment()
+        n_running = store.counts()["running"]
     finally:
         store.close()
     runs = load_runs(folder)
     everything = load_runs(folder, attempts="all")
-    done = int((runs["state"] == "finished").sum())
+    states = runs["state"].astype("string")
+    if n_running == 0:
+        states = states.replace("running", "interrupted")
+    done = int((states == "finished").sum())
+    n_interrupted = int((states == "interrupted").sum())
     lines = [
         f"{about['experiment']} (seed {about['seed']}) in {without_password(str(folder))}",
         f"{done} of {len(runs)} runs finished, {len(everything) - len(runs)} further attempts kept beside them",
-        "",
-        _table(pd.crosstab([runs["strategy"], runs["model"]], runs["state"].astype("string"))),
     ]
+    if n_interrupted:
+        lines.append(f"{n_interrupted} runs were interrupted; the same `agentlab run` runs them again")
+    lines += ["", _table(pd.crosstab([runs["strategy"], runs["model"]], states))]
     ended = runs[runs["end_reason"].notna()]
     if len(ended):
         lines += ["", _table(pd.crosstab(ended["strategy"], ended["end_reason"].astype("string")))]

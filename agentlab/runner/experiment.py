@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agentlab.errors import AgentLabError, Interrupted
 from agentlab.html_text import lines, table
@@ -14,13 +15,13 @@ from agentlab.runner.blocking import run_blocking
 from agentlab.runner.build import ModelPool, PlannedRun, plan_runs
 from agentlab.runner.progress import Progress, progress_for
 from agentlab.runner.rows import call_rows, run_row, step_rows
-from agentlab.runner.run_one import RunResult, run_one
+from agentlab.runner.run_one import RunResult, knowledge_of, run_one
 from agentlab.runner.spec import Experiment, load_experiment
-from agentlab.runner.spending import Spending, refuse_unpriced
+from agentlab.runner.spending import SPENT_COLUMNS, Spending, refuse_unpriced
+from agentlab.runner.store_writer import StoreWriter
 from agentlab.secrets import without_password
 from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, Store
 from agentlab.trace import pack
-from agentlab.workers import Worker
 
 RESULTS = Path("results")
 
@@ -117,7 +118,7 @@ async def _run_experiment(
                 "Repeats at temperature 0 may be identical: a flip rate of 0 then shows no stability"
             )
         spending = Spending(experiment.max_cost_usd, experiment.max_tokens)
-        spending.add_stored(store.read("runs"))
+        spending.add_stored(store.read("runs", SPENT_COLUMNS))
         with progress_for(len(planned), experiment.name, is_quiet=is_quiet) as progress:
             engine = _Engine(store, models, summary, progress, spending, retry_errors)
             await engine.run(planned, experiment.concurrency)
@@ -150,7 +151,7 @@ class _Engine:
         self._progress = progress
         self._spending = spending
         self._retry_errors = retry_errors
-        self._writer = Worker()
+        self._writer = StoreWriter(store)
         self._exhausted: set[str] = set()
         self._running: dict[str, int] = {}
 
@@ -193,7 +194,9 @@ class _Engine:
         self._running[run_id] = attempt
         result = await execute(planned, self._models)
         # Shielded: a Ctrl-C that arrives now must not lose a run that is finished.
-        await asyncio.shield(asyncio.ensure_future(self._writer.run(lambda: _write(self._store, result, attempt))))
+        await asyncio.shield(
+            asyncio.ensure_future(self._writer.run(self._store.finish, lambda: _finished(result, attempt)))
+        )
         del self._running[run_id]
         self._spending.add(result)
         self._summary.executed += 1
@@ -225,16 +228,17 @@ async def execute(planned: PlannedRun, models: ModelPool) -> RunResult:
         models.get(planned.cell.model),
         planned.settings,
         planned.budget,
+        suite=knowledge_of(planned.suite),
         run_id=planned.run_id,
         repeat=planned.cell.repeat,
         seed=planned.seed,
     )
 
 
-def _write(store: Store, result: RunResult, attempt: int) -> None:
-    store.finish(
-        result.run_id, attempt, run_row(result), step_rows(result.events), call_rows(result.events), pack(result.events)
-    )
+def _finished(result: RunResult, attempt: int) -> tuple[Any, ...]:
+    """What `Store.finish` is given of a run."""
+    events = result.events
+    return result.run_id, attempt, run_row(result), step_rows(events), call_rows(events), pack(events)
 
 
 def planned_runs(experiment: Experiment) -> Iterator[PlannedRun]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from agentlab.answers import submit_tool
 from agentlab.budget import Budget, Meter
-from agentlab.environments.base import Environment, settle
+from agentlab.environments.base import Environment, Suite, settle
 from agentlab.errors import BudgetExceeded, ConfigError, InfrastructureError, Interrupted, QuotaExhausted, StopRun
 from agentlab.html_text import lines, table
 from agentlab.records import Answer, Event, JsonObject, Model
 from agentlab.scoring import Score, calls_of, score_run
 from agentlab.secrets import scrub
-from agentlab.session import Session, SessionSettings
+from agentlab.session import Session, SessionSettings, SuiteKnowledge
 from agentlab.strategies.base import Strategy
 from agentlab.tasks import Task
 from agentlab.trace import Trace
@@ -77,6 +77,7 @@ async def run_one(
     settings: SessionSettings,
     budget: Budget,
     *,
+    suite: SuiteKnowledge | None = None,
     run_id: str = "run",
     repeat: int = 0,
     seed: int = 0,
@@ -92,6 +93,7 @@ async def run_one(
         model: may be shared with other runs.
         settings: what the experiment fixes for all strategies.
         budget: limits of this run.
+        suite: rules and workers that the suite tells every strategy.
         run_id: identity of the run in the trace.
         repeat: index of the repetition.
         seed: seed of environment and model.
@@ -112,7 +114,7 @@ async def run_one(
     error: Exception | None = None
     try:
         async with asyncio.timeout(WALL_LIMIT_S):
-            session = await _open(task, environment, strategy, model, settings, meter, trace, repeat, seed)
+            session = await _open(task, environment, strategy, model, settings, suite, meter, trace, repeat, seed)
             facts_before = await settle(environment.facts())
             try:
                 answer = await strategy.solve(session)
@@ -167,12 +169,18 @@ async def run_one(
     )
 
 
+def knowledge_of(suite: Suite) -> SuiteKnowledge:
+    """Return what a suite tells every strategy."""
+    return SuiteKnowledge(suite.rules, suite.workers)
+
+
 async def _open(
     task: Task,
     environment: Environment,
     strategy: Strategy,
     model: Model,
     settings: SessionSettings,
+    suite: SuiteKnowledge | None,
     meter: Meter,
     trace: Trace,
     repeat: int,
@@ -193,7 +201,7 @@ async def _open(
         seed=seed,
         repeat=repeat,
     )
-    return Session(view, tools, settings, task, model, meter, trace, repeat, seed)
+    return Session(view, tools, settings, suite or SuiteKnowledge(), task, model, meter, trace, repeat, seed)
 
 
 def _answer_data(answer: Answer | None) -> JsonObject | None:

@@ -9,6 +9,9 @@ from agentlab.models.prices import PRICES_VARIABLE
 from agentlab.records import Model, Usage
 from agentlab.runner.run_one import RunResult
 
+SPENT_COLUMNS = ("state", "known_tokens", "cost_usd", "total_tokens")
+"""Columns of the runs that `Spending.add_stored` needs."""
+
 
 @dataclass(slots=True)
 class Spending:

@@ -10,9 +10,9 @@ from agentlab.environments.base import Suite, load_suite
 from agentlab.errors import ConfigError
 from agentlab.models.base import build_model
 from agentlab.records import Event, Model
-from agentlab.runner.run_one import RunResult, run_one
+from agentlab.runner.run_one import RunResult, knowledge_of, run_one
 from agentlab.session import SessionSettings
-from agentlab.strategies.base import build_strategy
+from agentlab.strategies.base import build_strategy, parameters_of
 from agentlab.tasks import NO_TRUTH_TAG, Declared, Task, Text
 
 TRY_ROUNDS = 8
@@ -96,7 +96,7 @@ async def try_task(
     resolved = resolve_task(held, text)
     thinker = build_model(model) if isinstance(model, str) else model
     chosen = dict(parameters or {})
-    if strategy in ("tool_loop", "react"):
+    if "max_rounds" in parameters_of(strategy):
         chosen.setdefault("max_rounds", TRY_ROUNDS)
     settings = SessionSettings(
         language=language,
@@ -111,6 +111,7 @@ async def try_task(
             thinker,
             settings,
             Budget(),
+            suite=knowledge_of(held),
             seed=seed,
             on_event=on_event,
         )

@@ -16,6 +16,7 @@ from agentlab.session import Session
 STRATEGIES: dict[str, str] = {
     "tool_loop": "agentlab.strategies.tool_loop:ToolLoop",
     "react": "agentlab.strategies.react:ReAct",
+    "plan_execute": "agentlab.strategies.plan_execute:PlanExecute",
 }
 
 
@@ -44,7 +45,7 @@ def build_strategy(name: str, parameters: Mapping[str, Any] | None = None) -> St
         ConfigError: an unknown strategy or parameter; lists the valid names.
     """
     strategy_class = _class_of(name)
-    valid = inspect.signature(strategy_class).parameters
+    valid = parameters_of(name)
     for parameter in parameters or {}:
         if parameter not in valid:
             raise unknown_name(f"parameter of {name}", parameter, valid)
@@ -53,6 +54,11 @@ def build_strategy(name: str, parameters: Mapping[str, Any] | None = None) -> St
     except (TypeError, ValueError) as error:
         raise ConfigError(f"Parameters of strategy {name}: {error}") from error
     return strategy
+
+
+def parameters_of(name: str) -> tuple[str, ...]:
+    """Return the names of a strategy's parameters; an unknown strategy is a `ConfigError`."""
+    return tuple(inspect.signature(_class_of(name)).parameters)
 
 
 @functools.lru_cache(maxsize=64)
@@ -82,13 +88,22 @@ def rounds(max_rounds: int | None) -> Iterator[int]:
     raise BudgetExceeded("rounds", f"maximum rounds reached ({max_rounds})")
 
 
-def system_message(session: Session, method: str, example: str, **placeholders: str) -> Message:
-    """Return the system message: method text, the shared answer format, and one example where the experiment has it."""
+def system_message(session: Session, method: str, example: str | None, **placeholders: str) -> Message:
+    """Return the system message: method text, and for a model that answers the answer format and an example.
+
+    Args:
+        session: of the run.
+        method: name of the method's prompt.
+        example: name of the worked example, used where the experiment has one; None for a strategy whose answer
+            Python writes.
+        placeholders: values for the method's prompt.
+    """
     language = session.settings.language
     parts = [load_prompt(method, language).format(**placeholders) if placeholders else load_prompt(method, language)]
-    parts.append(load_prompt("answer_format", language))
-    if session.settings.examples == "one":
-        parts.append(load_prompt(example, language))
+    if example is not None:
+        parts.append(load_prompt("answer_format", language))
+        if session.settings.examples == "one":
+            parts.append(load_prompt(example, language))
     return {"role": "system", "content": "\n\n".join(part.strip() for part in parts)}
 
 

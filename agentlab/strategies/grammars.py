@@ -108,7 +108,8 @@ class _SchemaRules:
 
     def _object(self, name: str, schema: dict[str, Any]) -> str:
         """Properties in the order of the schema: the required ones, then any of the others."""
-        required, optional = [], []
+        required: list[str] = []
+        optional: list[str] = []
         for index, (key, inner) in enumerate(schema["properties"].items()):
             value = self.rule(f"{name}-{index}", inner)
             pair = f'{_json_literal(key)} ":" space {value}'

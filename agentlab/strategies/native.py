@@ -1,6 +1,6 @@
 """The native format: tools offered through the API, calls as `tool_calls`, the answer by `submit` or as JSON text."""
 
-from typing import Any
+from typing import Any, Literal
 
 from agentlab.answers import SUBMIT, answer_fault, answer_from_arguments, answer_to_arguments, read_answer
 from agentlab.errors import BadArguments
@@ -10,6 +10,7 @@ from agentlab.records import (
     FinishIntent,
     Intent,
     JsonObject,
+    PlanIntent,
     Reply,
     ToolCall,
     Unreadable,
@@ -26,6 +27,7 @@ class NativeFormat:
     name = "native"
     native_tools = True
     stop: tuple[str, ...] = ()
+    expects: Literal["turn", "plan"] = "turn"
 
     def __init__(self, language: str = "en") -> None:
         self.language = "zh" if language == "zh" else "en"
@@ -60,8 +62,8 @@ class NativeFormat:
         Raises:
             ValueError: the intent is no intent of a model.
         """
-        if isinstance(intent, Unreadable):
-            raise ValueError("an unreadable reply is what a reader finds, not what a model means")
+        if isinstance(intent, Unreadable | PlanIntent):
+            raise ValueError("a turn is calls or an answer")
         if isinstance(intent, CallIntent):
             calls = tuple(
                 ToolCall(f"call_{index}", name, arguments) for index, (name, arguments) in enumerate(intent.calls, 1)

@@ -1,6 +1,7 @@
 """ReAct: one thought and one action per model call, as text, until the model writes its final answer."""
 
-from agentlab.records import Answer, CallIntent, FinishIntent, Message, ToolCall, Unreadable
+from agentlab.prompts import load_prompt
+from agentlab.records import Answer, CallIntent, FinishIntent, Message, ToolCall, ToolResult, Unreadable
 from agentlab.session import Session
 from agentlab.strategies.base import rounds, system_message, task_message
 from agentlab.strategies.react_format import ReactFormat
@@ -8,6 +9,14 @@ from agentlab.strategies.react_reader import Turn, read_turn
 
 __all__ = ["ReAct", "ReactFormat", "Turn", "read_turn"]
 
+REPAIR_ROUNDS = 4
+_REPAIR = {
+    "en": "One step of a plan failed: {goal}\nWhat went wrong: {problem}\n"
+    "Reach the goal of this step in another way, and of this step only. When it is done or cannot be done, write:\n"
+    "Final Answer: done, or why not",
+    "zh": "计划中的一个步骤失败了：{goal}\n出错原因：{problem}\n"
+    "请换一种方式完成这个步骤，只做这一步。完成或确定无法完成后，请写：\n最终答案：完成，或者无法完成的原因",
+}
 _OBSERVATION = {"en": "Observation: ", "zh": "观察："}
 
 
@@ -59,3 +68,30 @@ class ReAct:
                 observation = await session.act("agent", ToolCall(f"call_{number}", name, arguments))
                 messages.append({"role": "user", "content": _OBSERVATION[language] + observation.text})
         raise AssertionError("rounds() ends by raising")
+
+
+async def repair(session: Session, plan_step_id: str, goal: str, problem: str) -> list[tuple[str, ToolResult]]:
+    """Return the results of a short ReAct loop that tries to reach the goal of a failed plan step another way.
+
+    It ends at a final answer, at an unreadable reply, or after `REPAIR_ROUNDS` model calls.
+    """
+    language = session.settings.language
+    format = ReactFormat(language)
+    tools = "\n".join(tool.text_line(language) for tool in session.tools if not tool.is_control)
+    messages: list[Message] = [
+        {"role": "system", "content": load_prompt("react", language).format(tools=tools)},
+        {"role": "user", "content": _REPAIR[language].format(goal=goal, problem=problem)},
+    ]
+    results: list[tuple[str, ToolResult]] = []
+    for number in range(REPAIR_ROUNDS):
+        reply = await session.ask("worker", messages, format)
+        turn = read_turn(reply.text, session.tools, language)
+        intent = format.intent_of(turn, reply)
+        if not isinstance(intent, CallIntent):
+            break
+        name, arguments = intent.calls[0]
+        observation = await session.act("worker", ToolCall(f"repair_{number}", name, arguments), plan_step_id)
+        results.append((name, observation.result))
+        messages.append({"role": "assistant", "content": turn.kept})
+        messages.append({"role": "user", "content": _OBSERVATION[language] + observation.text})
+    return results

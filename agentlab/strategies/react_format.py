@@ -1,11 +1,11 @@
 """The text format of ReAct: how a reply is read to an intent and how an intent is written as a reply."""
 
-from typing import Any
+from typing import Any, Literal
 
 from agentlab.answers import SUBMIT, answer_fault, answer_from_arguments, answer_to_arguments, read_answer
 from agentlab.errors import BadArguments
 from agentlab.json_values import dumps
-from agentlab.records import Answer, CallIntent, FinishIntent, Intent, JsonObject, Reply, Unreadable
+from agentlab.records import Answer, CallIntent, FinishIntent, Intent, JsonObject, PlanIntent, Reply, Unreadable
 from agentlab.strategies.grammars import Grammar, literal
 from agentlab.strategies.native import problem_feedback
 from agentlab.strategies.react_reader import Turn, read_turn
@@ -28,6 +28,7 @@ class ReactFormat:
     name = "react"
     native_tools = False
     stop: tuple[str, ...] = ("\nObservation:", "\n观察：", "\n观察:")
+    expects: Literal["turn", "plan"] = "turn"
 
     def __init__(self, language: str = "en") -> None:
         self.language = "zh" if language == "zh" else "en"
@@ -90,8 +91,8 @@ class ReactFormat:
             ValueError: the intent does not hold exactly one call, or is no intent of a model.
         """
         words = _WORDS[self.language]
-        if isinstance(intent, Unreadable):
-            raise ValueError("an unreadable reply is what a reader finds, not what a model means")
+        if isinstance(intent, Unreadable | PlanIntent):
+            raise ValueError("a turn is one call or an answer")
         lines = [words["thought"] + " ".join(intent.thought.split())] if intent.thought else []
         if isinstance(intent, CallIntent):
             if len(intent.calls) != 1:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -35,6 +35,7 @@ class ProbeFormat:
     name: str = "probe"
     native_tools: bool = True
     stop: tuple[str, ...] = ()
+    expects: Literal["turn", "plan"] = "turn"
     json_schema: JsonObject | None = None
 
     def schema(self, tools: tuple[Any, ...]) -> JsonObject | None:

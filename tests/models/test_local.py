@@ -64,6 +64,12 @@ def test_a_reply_comes_from_the_started_server_and_has_no_price(
     assert (settings["slots"], settings["context_tokens"]) == (SLOTS, 8192)
 
 
+def test_a_reply_is_limited_where_the_experiment_does_not_limit_it(
+    file: LocalFile, make_request: Callable[..., ModelRequest]
+) -> None:
+    assert sent(ask(LocalModel(file, STUB), make_request())[0])["max_tokens"] == local.LONGEST_REPLY_TOKENS
+
+
 def test_building_starts_nothing_and_all_models_of_a_file_share_one_server(
     file: LocalFile, make_request: Callable[..., ModelRequest]
 ) -> None:
@@ -128,7 +134,10 @@ def test_a_server_that_dies_is_named_and_the_next_request_gets_another(
     ):
         ask(model, make_request(messages=[{"role": "user", "content": "die"}]))
     assert ask(model, make_request())[0].problem is None
-    os.kill(server_for(file, STUB).pid, signal.SIGKILL)
+    server = server_for(file, STUB)
+    os.kill(server.pid, signal.SIGKILL)
+    while server.is_running:
+        time.sleep(0.01)
     assert ask(model, make_request())[0].problem is None
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from agentlab.errors import ConfigError
 from agentlab.models.base import PROVIDERS, build_model
+from agentlab.models.local_files import SERVED
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -37,6 +38,17 @@ def test_names_become_models(tmp_path: Path) -> None:
     recording = build_model(f"record:{tmp_path / 'c+d.jsonl'}+scripted:{script}")
     assert (recording.kind, recording.name) == ("scripted", f"scripted:{script}")
     assert [path.name for path in tmp_path.iterdir()] == ["a+b.json"], "building a model writes no file"
+
+
+def test_the_capabilities_of_a_provider_are_those_of_its_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_API_KEY", "sk-any-key-0123")
+    script = tmp_path / "script.json"
+    script.write_text('["hello"]', encoding="utf-8")
+    for spec in ("openai:any", "simulated:perfect", f"scripted:{script}"):
+        assert frozenset(PROVIDERS[spec.partition(":")[0]].capabilities or ()) == build_model(spec).capabilities
+    assert frozenset(PROVIDERS["local"].capabilities or ()) == SERVED
 
 
 def test_the_provider_s_own_error_comes_through() -> None:

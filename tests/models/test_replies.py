@@ -178,6 +178,11 @@ def test_refused_arguments_are_replayed_as_sent() -> None:
     assert replayed["amount"] == "20"
 
 
+def test_a_handle_in_place_of_a_value_is_left_to_the_session() -> None:
+    call = call_with("create_refund", '{"order_id": "ORDER1001", "amount": "result_2"}')
+    assert (call.problem, call.arguments) == (None, {"order_id": "ORDER1001", "amount": "result_2"})
+
+
 @pytest.mark.parametrize("broken", ['{"order_id": "ORDER1', '{"order_id": "ORDER1002"', "{'order_id': 'OR"])
 def test_an_object_that_is_not_closed_is_never_completed(broken: str) -> None:
     call = call_with("query_order_detail", broken)

@@ -222,6 +222,24 @@ def test_a_task_without_truth_is_refused_with_the_reason() -> None:
             asyncio.run(SimulatedModel("perfect").complete(request(task, NativeFormat(), [])))
 
 
+def test_a_large_result_is_passed_on_by_its_handle() -> None:
+    rows = [{"id": order} for order in ORDERS]
+    reference = [
+        {"id": "user", "tool": "query_user", "arguments": {"user_id": "USER1"}},
+        {"id": "all", "tool": "check_amount", "arguments": {"order_id": "steps.user.output"}},
+        {"id": "one", "tool": "check_amount", "arguments": {"order_id": "steps.user.output[0].id"}},
+    ]
+    task = user_task(reference=reference)
+    query = ("query_user", {"user_id": "USER1"}, ToolResult(True, data=rows))
+    check = ("check_amount", {"order_id": rows}, ToolResult(True, True))
+    sent = []
+    for steps in ([query], [query, check]):
+        asked = request(task, NativeFormat(), steps, handles={"result_1": rows})
+        (call,) = asyncio.run(SimulatedModel("perfect").complete(asked)).tool_calls
+        sent.append(call.arguments)
+    assert sent == [{"order_id": "result_1"}, {"order_id": ORDERS[0]}]
+
+
 def test_usage_is_an_estimate_cost_is_unknown() -> None:
     task, model = user_task(), SimulatedModel("perfect")
     short = asyncio.run(

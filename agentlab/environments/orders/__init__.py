@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.environments.base import Environment, Suite
+from agentlab.environments.orders.rules import RULES
 from agentlab.tasks import Criterion, Text, load_tasks
 
 DEFAULT_CRITERIA = (
@@ -29,6 +30,7 @@ def load_suite() -> Suite:
         tasks=tuple(load_tasks(Path(__file__).with_name("tasks.jsonl"))),
         make_environment=_make_environment,
         default_criteria=DEFAULT_CRITERIA,
+        rules=RULES,
     )
 
 

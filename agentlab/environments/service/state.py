@@ -18,36 +18,41 @@ COMPONENTS: tuple[Component, ...] = ("database", "cache", "algorithm")
 PLACES: tuple[Place, ...] = ("test", "production")
 Build = dict[str, str]
 """Changed component -> the design that is implemented in it; an unchanged build is empty."""
-HALF = 0.5
 _CODES = {"database": "DB", "cache": "CACHE", "algorithm": "ALGO"}
 
-_COMPONENT: JsonObject = {
-    "response_factors": [0.8],
-    "errors_percent": 0.0,
-    "cpu_percent": 0,
-    "memory_mb": 0,
-    "broken_tests": 0,
-    "drops": [0],
-    "refused_from": 0,
-    "designs": [],
-    "design": "",
-    "implemented": [],
-    "tries": 0,
-}
 _EXTRA: JsonObject = {"response_factor": 1.0, "errors_percent": 0.0, "cpu_percent": 0, "memory_mb": 0}
+
+
+def _component(response_factor: float, cpu_percent: int, memory_mb: int) -> JsonObject:
+    # A function, so that no two components share a list.
+    return {
+        "response_factors": [response_factor],
+        "errors_percent": 0.0,
+        "cpu_percent": cpu_percent,
+        "memory_mb": memory_mb,
+        "broken_tests": 0,
+        "drops": [0],
+        "refused_from": 0,
+        "designs": [],
+        "design": "",
+        "implemented": [],
+        "tries": 0,
+    }
+
+
 _SERVICE: JsonObject = {
     "baseline": {"response_ms": 800, "errors_percent": 0.4, "cpu_percent": 62, "memory_mb": 1500},
     "components": {
-        "database": {**_COMPONENT, "response_factors": [0.7], "cpu_percent": -6, "memory_mb": -120},
-        "cache": {**_COMPONENT, "cpu_percent": -4, "memory_mb": 80},
-        "algorithm": {**_COMPONENT, "response_factors": [0.7], "cpu_percent": -8},
+        "database": _component(0.7, -6, -120),
+        "cache": _component(0.8, -4, 80),
+        "algorithm": _component(0.7, -8, 0),
     },
-    "extra": {"test": _EXTRA, "production": _EXTRA},
+    "extra": {"test": dict(_EXTRA), "production": dict(_EXTRA)},
     "deployed": {"test": {}, "production": {}},
     "checkpoints": {},
 }
 """A service as it is where a task does not say otherwise; the README explains the fields."""
-_WORK = ("design", "implemented", "tries")
+_WORK = ("design", "implemented")
 """What a checkpoint keeps of a component."""
 _FREE = ("deployed.test", "deployed.production", "checkpoints")
 """Where the keys are names of the task's own."""
@@ -116,7 +121,7 @@ class ServiceState:
     def design(self, name: str, component: Component) -> str:
         """Return the id of the valid design of a component; a new one when there is none or it is implemented."""
         part = self._part(name, component)
-        if not part["design"] or part["design"] in part["implemented"]:
+        if not part["design"] or self.is_in_use(name, component):
             version = len(part["designs"]) + 1
             part["design"] = f"{_CODES[component]}-DESIGN-{version}-{self._digest(name, component, str(version))}"
             part["designs"].append(part["design"])
@@ -127,6 +132,11 @@ class ServiceState:
     def is_valid(self, name: str, component: Component, design: str) -> bool:
         """Return whether the design is the component's latest and was not discarded."""
         return bool(design) and self._part(name, component)["design"] == design
+
+    def is_in_use(self, name: str, component: Component) -> bool:
+        """Return whether the component's valid design is in the build."""
+        part = self._part(name, component)
+        return part["design"] in part["implemented"]
 
     def is_implemented(self, name: str, component: Component, design: str) -> bool:
         """Return whether the design is in the build, be it under a later one."""
@@ -199,7 +209,7 @@ class ServiceState:
         return copy.deepcopy(found)
 
     def work(self, name: str) -> JsonObject:
-        """Return a copy of the work on a service as a checkpoint keeps it: designs, builds, tries."""
+        """Return a copy of the work on a service as a checkpoint keeps it: valid designs and the build."""
         parts = self._services[name]["components"]
         return {part: copy.deepcopy({key: parts[part][key] for key in _WORK}) for part in COMPONENTS}
 
@@ -248,21 +258,6 @@ class ServiceState:
 
     def _note(self, name: str, effect: str) -> None:
         self._effects.append(f"{name}: {effect}")
-
-
-def is_halved(before: JsonObject, after: JsonObject) -> bool:
-    """Return whether the response time is at most half of what it was."""
-    return bool(after["response_ms"] <= before["response_ms"] * HALF)
-
-
-def has_no_more_errors(before: JsonObject, after: JsonObject) -> bool:
-    """Return whether the error rate is not above what it was."""
-    return bool(after["errors_percent"] <= before["errors_percent"])
-
-
-def uses_no_more(before: JsonObject, after: JsonObject) -> bool:
-    """Return whether neither CPU nor memory is above what it was."""
-    return all(after[key] <= before[key] for key in ("cpu_percent", "memory_mb"))
 
 
 def _version(part: JsonObject) -> int:

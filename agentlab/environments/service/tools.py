@@ -7,14 +7,8 @@ either, so a repeated call is harmless. Delays come before effects.
 import asyncio
 from typing import Literal
 
-from agentlab.environments.service.state import (
-    Component,
-    Place,
-    ServiceState,
-    has_no_more_errors,
-    is_halved,
-    uses_no_more,
-)
+from agentlab.environments.service.criteria import RULES, measured
+from agentlab.environments.service.state import COMPONENTS, Component, Place, ServiceState
 from agentlab.records import JsonObject, ToolResult
 from agentlab.tools import tool
 
@@ -43,16 +37,15 @@ class ServiceTools:
 
     @tool(zh="分析服务的代码，返回数据库、缓存、算法三处瓶颈的编号（设计时需要）以及优化前的指标。")
     async def analyse_code(self, service: str) -> ToolResult:
-        """Analyse the code of a service: ids of its findings on database, cache and algorithm, which the design tools need, and its metrics before any change.
+        """Analyse the code of a service: findings, whose ids the design tools need, and its metrics before any change.
 
         Args:
             service: Name of the service.
-        """  # noqa: E501
+        """
         work = await self._work("analysis")
         if service not in self._state.names():
             return _not_found("Service", service)
-        parts: tuple[Component, ...] = ("database", "cache", "algorithm")
-        findings = {part: self._state.finding_id(service, part) for part in parts}
+        findings = {part: self._state.finding_id(service, part) for part in COMPONENTS}
         data = {"findings": findings, "baseline": self._state.baseline(service), "work": work}
         return ToolResult(True, subject=service, data=data)
 
@@ -99,9 +92,8 @@ class ServiceTools:
         component = self._state.component_of_finding(service, finding)
         if component is None:
             return _not_found("Finding", finding)
-        if component in self._state.build(service):
-            message = f"A design for the {component} is implemented: roll that change back first. Nothing was changed."
-            return ToolResult(False, subject=service, message=message, error_kind="in_use")
+        if self._state.is_in_use(service, component):
+            return _refused(service, "in_use", f"The {component} design is implemented: roll that change back first.")
         was_there = self._state.discard(service, component)
         return ToolResult(True, subject=service, message="Discarded." if was_there else "There was no design.")
 
@@ -188,11 +180,11 @@ class ServiceTools:
 
     @tool(zh="在实验环境（lab）对当前构建做性能测试，并与优化前比较：响应时间、错误率、资源占用。")
     async def run_performance_test(self, service: str) -> ToolResult:
-        """Run the performance test on the build in the lab and compare it with before: response time, errors, resources.
+        """Run the performance test on the build in the lab: response time, errors and resources, compared with before.
 
         Args:
             service: Name of the service.
-        """  # noqa: E501
+        """
         work = await self._work("test")
         if service not in self._state.names():
             return _not_found("Service", service)
@@ -202,11 +194,10 @@ class ServiceTools:
         if not build:
             message = "Nothing in the build is changed, so there is nothing to compare yet."
             return ToolResult(True, subject=service, data=data, message=message)
-        shown = {name: "passed" if rule(before, after) else "failed" for name, rule in _RULES.items()}
-        subject = f"{service}/lab"
-        message = f"{subject}: " + "; ".join(f"{name} {_words(name, before, after)}" for name in shown) + "."
-        visible = {f"{name}@{subject}": status for name, status in shown.items()}
-        return ToolResult(True, subject=subject, data={**data, "criteria": shown}, message=message, visible=visible)
+        shown = {name: "passed" if rule(before, after) else "failed" for name, rule in RULES.items()}
+        message = "; ".join(f"{name} {measured(name, before, after)}" for name in shown)
+        visible = {f"{name}@{service}": status for name, status in shown.items()}
+        return ToolResult(True, subject=service, data={**data, "criteria": shown}, message=message, visible=visible)
 
     @tool(zh="在实验环境（lab）对当前构建做回归测试，检查原有功能是否完好。")
     async def run_regression_test(self, service: str) -> ToolResult:
@@ -220,11 +211,11 @@ class ServiceTools:
             return _not_found("Service", service)
         if not self._state.build(service):
             message = "Nothing in the build is changed, so there is nothing to test yet."
-            return ToolResult(True, subject=service, message=message, data={"work": work})
+            return ToolResult(True, subject=service, data={"work": work}, message=message)
         broken = self._state.broken_tests(service)
         data = {"tests": 120, "broken": broken, "work": work}
         message = f"{broken} of 120 regression tests fail."
-        return _check("functions_kept", f"{service}/lab", broken == 0, data, message)
+        return _check("functions_kept", service, broken == 0, data, message)
 
     @tool(zh="检查当前构建中缓存是否已启用。")
     async def check_cache(self, service: str) -> ToolResult:
@@ -237,7 +228,7 @@ class ServiceTools:
             return _not_found("Service", service)
         is_active = "cache" in self._state.build(service)
         message = "The cache is active." if is_active else "There is no cache; the database answers in its place."
-        return _check("cache_active", f"{service}/lab", is_active, {"cache": is_active}, message)
+        return _check("cache_active", service, is_active, {"cache": is_active}, message)
 
     @tool(
         effect="write",
@@ -247,12 +238,12 @@ class ServiceTools:
         zh="把当前构建部署到环境 test 或 production；生产环境只接受已在测试环境运行的构建。需要批准。",
     )
     async def deploy(self, service: str, environment: Literal["test", "production"]) -> ToolResult:
-        """Deploy the build to an environment; production only takes a build that the test environment runs. Needs an approval.
+        """Deploy the build to an environment; production only takes what test runs. Needs an approval.
 
         Args:
             service: Name of the service.
             environment: test or production.
-        """  # noqa: E501
+        """
         if service not in self._state.names():
             return _not_found("Service", service)
         build = self._state.build(service)
@@ -265,7 +256,7 @@ class ServiceTools:
             self._state.deploy(service, environment)
         message = f"{environment} {'now' if is_new else 'already'} runs this build."
         data = {"environment": environment, "changed": sorted(build)}
-        return ToolResult(True, subject=f"{service}/{environment}", data=data, message=message)
+        return ToolResult(True, subject=service, data=data, message=message)
 
     @tool(zh="观察环境 test 或 production 中正在运行的版本和当前指标。")
     async def observe(self, service: str, environment: Literal["test", "production"]) -> ToolResult:
@@ -280,7 +271,7 @@ class ServiceTools:
         build = self._state.deployed(service, environment)
         metrics = self._state.metrics(service, build, environment)
         data = {"environment": environment, "changed": sorted(build), "metrics": metrics}
-        return ToolResult(True, subject=f"{service}/{environment}", data=data)
+        return ToolResult(True, subject=service, data=data)
 
     @tool(effect="idempotent", zh="把环境 test 或 production 恢复到优化前的版本。")
     async def rollback_deployment(self, service: str, environment: Literal["test", "production"]) -> ToolResult:
@@ -294,7 +285,7 @@ class ServiceTools:
             return _not_found("Service", service)
         was_changed = self._state.undeploy(service, environment)
         message = f"{environment} {'now' if was_changed else 'already'} runs the original version."
-        return ToolResult(True, subject=f"{service}/{environment}", message=message)
+        return ToolResult(True, subject=service, message=message)
 
     @tool(zh="检查环境中优化版本的响应时间是否降到优化前的一半或更低。")
     async def check_response_time(self, service: str, environment: Literal["test", "production"]) -> ToolResult:
@@ -363,31 +354,14 @@ class ServiceTools:
     def _compare(self, criterion: str, service: str, environment: Place) -> ToolResult:
         if service not in self._state.names():
             return _not_found("Service", service)
-        subject = f"{service}/{environment}"
         build = self._state.deployed(service, environment)
         if not build:
             message = f"{environment} runs the original version: there is nothing to compare."
-            return ToolResult(False, subject=subject, message=message, error_kind="not_deployed")
+            return ToolResult(False, subject=service, message=message, error_kind="not_deployed")
         before, after = self._state.baseline(service), self._state.metrics(service, build, environment)
-        passed = _RULES[criterion](before, after)
-        return _check(criterion, subject, passed, {"before": before, "after": after}, _words(criterion, before, after))
-
-
-_RULES = {
-    "response_time_halved": is_halved,
-    "errors_not_up": has_no_more_errors,
-    "resources_not_up": uses_no_more,
-}
-_MEASURED = {
-    "response_time_halved": "response time {0[response_ms]} -> {1[response_ms]} ms",
-    "errors_not_up": "error rate {0[errors_percent]} -> {1[errors_percent]} %",
-    "resources_not_up": "CPU {0[cpu_percent]} -> {1[cpu_percent]} %, memory {0[memory_mb]} -> {1[memory_mb]} MB",
-}
-
-
-def _words(criterion: str, before: JsonObject, after: JsonObject) -> str:
-    status = "passed" if _RULES[criterion](before, after) else "failed"
-    return f"{status} ({_MEASURED[criterion].format(before, after)})"
+        passed = RULES[criterion](before, after)
+        data = {"environment": environment, "before": before, "after": after}
+        return _check(f"{criterion}_in_{environment}", service, passed, data, measured(criterion, before, after))
 
 
 def _check(name: str, subject: str, passed: bool, data: JsonObject, message: str) -> ToolResult:

@@ -182,7 +182,7 @@ class ToyEnvironment:
 
     def reset(self, task: Task, seed: int) -> None:
         """Bring the state into the task's initial one, defects included. Nothing here is random."""
-        self.restore(starting_state(task, _EMPTY))
+        self._tools.state = starting_state(task, _EMPTY)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools, the same for every task."""
@@ -194,8 +194,8 @@ class ToyEnvironment:
 
     def facts(self) -> JsonObject:
         """Return `notes`, `published`, `writes` and `publications` (effects, counted) and `seal`."""
-        state = copy.deepcopy(self._tools.state)
-        return {name: state[name] for name in ("notes", "published", "writes", "publications", "seal")}
+        names = ("notes", "published", "writes", "publications", "seal")
+        return copy.deepcopy({name: self._tools.state[name] for name in names})
 
     def snapshot(self) -> JsonObject:
         """Return a copy of the whole state."""

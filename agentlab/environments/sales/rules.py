@@ -1,0 +1,46 @@
+"""What a plan for the sales suite must contain: the checks of the task, and nothing sent or taken before its ground."""
+
+from agentlab.plan_rules import RequiredEdge, RulePack
+from agentlab.tasks import Text
+
+_ADDRESS_FIRST = Text(
+    zh="邮件发出后无法撤回：发送前必须先核对收件团队的地址。",
+    en="A mail cannot be taken back: the address of the team is checked before it is sent.",
+)
+_DATA_FIRST = Text(
+    zh="邮件发出后无法撤回：发送前必须先检查邮件所依据的数据或库存。",
+    en="A mail cannot be taken back: what it reports is checked before it is sent.",
+)
+_ORDER_FIRST = Text(zh="没有订单就不能扣减库存。", en="There is no stock to deduct without an order.")
+_STOCK_FIRST = Text(zh="库存扣减之前不得确认订单。", en="An order is not confirmed before its stock is deducted.")
+
+RULES = RulePack(
+    name="sales",
+    required_edges=(
+        RequiredEdge(later=("send_email",), earlier=("check_recipient",), reason=_ADDRESS_FIRST),
+        RequiredEdge(
+            later=("send_email",),
+            earlier=("check_totals", "check_duplicates", "check_products", "check_deduction"),
+            reason=_DATA_FIRST,
+        ),
+        RequiredEdge(later=("deduct_stock",), earlier=("create_order",), reason=_ORDER_FIRST),
+        RequiredEdge(later=("send_confirmation",), earlier=("deduct_stock",), reason=_STOCK_FIRST),
+        RequiredEdge(later=("check_deduction",), earlier=("deduct_stock",)),
+        RequiredEdge(
+            later=("check_order_total", "check_fulfilment", "check_confirmation"),
+            earlier=("create_order",),
+            same="request_id",
+        ),
+    ),
+    checks={
+        "totals_match": ("check_totals",),
+        "no_duplicates": ("check_duplicates",),
+        "products_known": ("check_products",),
+        "recipient_valid": ("check_recipient",),
+        "total_valid": ("check_order_total",),
+        "deduction_valid": ("check_deduction",),
+        "order_fulfilled": ("check_fulfilment",),
+        "confirmation_sent": ("check_confirmation",),
+    },
+    requires_description=True,
+)

@@ -1,0 +1,1 @@
+"""The planning layer: a plan is proposed by a model, and read, checked, tracked and recovered by plain functions."""

@@ -1,0 +1,162 @@
+"""How a plan stands, for whoever looks at it: statuses, counts, outputs, and why something did not complete."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentlab.planning.inputs import Inputs, inputs_of
+from agentlab.planning.plan import PlanGraph
+from agentlab.planning.ready import ReadyQueue
+from agentlab.planning.statuses import OPEN, STEP_STATUSES, Phase, PlanStatus, StepStatus
+from agentlab.planning.step_state import StepState
+from agentlab.records import JsonObject
+
+
+class PlanView:
+    """The readable side of a `PlanState`.
+
+    A step's state is replaced as a whole, so that a reader in another thread sees result and status together.
+
+    Args:
+        graph: the plan.
+    """
+
+    def __init__(self, graph: PlanGraph) -> None:
+        self.graph = graph
+        self.phase: Phase = "executing"
+        self.stopped = ""
+        """Why the plan was ended before its end (terminate, escalate, a spent budget); empty otherwise."""
+        self.applied: dict[str, int] = {}
+        """Policy rule -> how often it was applied, for rules with a limit."""
+        self.superseded: tuple[tuple[str, StepState], ...] = ()
+        """Steps of the plans that this one replaces, which were tried and did not stay completed."""
+        self.rollback: JsonObject | None = None
+        """The rollback that is going on (failed, back_to, restart), so that it goes on after a crash too."""
+        self.seq = 0
+        """Number of changes so far, over all plans of the run."""
+        self._steps: dict[str, StepState] = {step.id: StepState() for step in graph.steps}
+        self._derive()
+
+    def __getitem__(self, step_id: str) -> StepState:
+        return self._steps[step_id]
+
+    def with_status(self, *statuses: StepStatus) -> tuple[str, ...]:
+        """Return the steps with one of these statuses, in plan order."""
+        return tuple(step_id for step_id, state in self._steps.items() if state.status in statuses)
+
+    def counts(self) -> dict[StepStatus, int]:
+        """Return how many steps have each status, zeros included."""
+        return dict(self._counts)
+
+    @property
+    def progress(self) -> float:
+        """Share of the steps that are finished, however they ended; 1.0 for a plan without steps."""
+        n_open = sum(self._counts[status] for status in OPEN)
+        return 1.0 - n_open / len(self._steps) if self._steps else 1.0
+
+    @property
+    def current_steps(self) -> tuple[str, ...]:
+        """The steps that are running, in plan order."""
+        return self.with_status("running")
+
+    @property
+    def is_finished(self) -> bool:
+        """True when nothing can or will happen to any step any more."""
+        return self.rollback is None and not any(self._counts[status] for status in OPEN)
+
+    @property
+    def status(self) -> PlanStatus:
+        """The status of the plan.
+
+        completed: every step completed or was skipped by decision, and at least one completed. partial: some
+        completed, but others failed, were blocked or rolled back. failed: nothing stands, or the plan was stopped.
+        A plan with an open step is never any of these.
+        """
+        counts = self._counts
+        if self.phase != "executing":
+            return self.phase
+        if not self.is_finished:
+            return self._open_status()
+        if counts["cancelled"]:
+            return "cancelled"
+        if self.stopped or not counts["completed"]:
+            return "failed"
+        return "completed" if counts["completed"] + counts["skipped"] == len(self._steps) else "partial"
+
+    def stuck(self) -> tuple[str, ...]:
+        """Return the steps that wait although nothing runs, waits for a moment or a person, or could start.
+
+        Empty unless a caller has lost a change; a plan that stands like this must not be reported as finished.
+        """
+        counts = self._counts
+        is_moving = self._ready or any(counts[status] for status in OPEN - {"pending"})
+        return () if is_moving else self.with_status("pending")
+
+    def checks_not_passed(self) -> tuple[str, ...]:
+        """Return the steps of which a check ran and did not pass: a result about the product, no failed step."""
+        return tuple(s for s, state in self._steps.items() if any(r.passed is False for r in state.results))
+
+    def business_counts(self) -> dict[str, int]:
+        """Return how many checks `passed` and `failed`, whatever became of the other steps."""
+        results = [result for state in self._steps.values() for result in state.results]
+        return {
+            "passed": sum(result.passed is True for result in results),
+            "failed": sum(result.passed is False for result in results),
+        }
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the outputs of the completed steps by id."""
+        return {step_id: state.output for step_id, state in self._steps.items() if state.status == "completed"}
+
+    def inputs(self, step_id: str) -> Inputs:
+        """Return what a step works on, references resolved.
+
+        Raises:
+            UnresolvedReference: a reference leads nowhere; the step has to fail with it, and its tool is not called.
+        """
+        return inputs_of(self.graph.step(step_id), {name: state.output for name, state in self._completed(step_id)})
+
+    def cause_chain(self, step_id: str) -> tuple[str, ...]:
+        """Return the steps that a blocked step waits for in vain, from its own dependency to the root."""
+        chain = []
+        while (cause := self._steps[step_id].cause) is not None:
+            chain.append(cause)
+            step_id = cause
+        return tuple(chain)
+
+    def explain(self, step_id: str) -> str:
+        """Return in words why a step did not complete; empty for one that did, or is still open."""
+        state = self._steps[step_id]
+        if state.status == "blocked":
+            chain = self.cause_chain(step_id)
+            through = f" (through {', '.join(chain[:-1])})" if chain[:-1] else ""
+            words = f"blocked, because step {chain[-1]} is {self._steps[chain[-1]].status}{through}"
+            return ": ".join(part for part in (words, self.explain(chain[-1])) if part)
+        if state.status in OPEN or state.status == "completed":
+            return ""
+        if state.reason:
+            return state.reason
+        if state.undos:
+            return f"undo with {state.undos[-1].tool} {state.undos[-1].state}: {state.undos[-1].message}".rstrip(": ")
+        return f"{state.error.kind}: {state.error.message}" if state.error is not None else ""
+
+    def _open_status(self) -> PlanStatus:
+        counts = self._counts
+        if counts["running"] or counts["retry_wait"] or self._ready or self.rollback is not None:
+            return "executing"
+        if counts["interrupted"]:
+            return "interrupted"
+        return "awaiting_approval" if counts["awaiting_approval"] else "executing"
+
+    def _completed(self, step_id: str) -> Iterable[tuple[str, StepState]]:
+        """The completed steps that a step refers to; of one that has started, without what it started without."""
+        own = self._steps[step_id]
+        gaps = () if own.status in ("pending", "awaiting_approval") else own.gaps
+        names = {str(reference.step) for reference in self.graph.step(step_id).references()}
+        return ((name, self._steps[name]) for name in names - set(gaps) if self._steps[name].status == "completed")
+
+    def _derive(self) -> None:
+        """Compute counters and queue from the steps."""
+        self._counts: dict[StepStatus, int] = dict.fromkeys(STEP_STATUSES, 0)
+        for state in self._steps.values():
+            self._counts[state.status] += 1
+        self._ready = ReadyQueue(self.graph, (self._steps[step.id].status for step in self.graph.steps))

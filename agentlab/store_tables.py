@@ -1,0 +1,108 @@
+"""The tables of a store (columns of `agentlab.columns`), and the statements that every run needs.
+
+The statements are built once: their construction takes longer than SQLite does to execute them.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, sqlite
+
+from agentlab.columns import CALLS, RUNS, STEPS, Column
+
+_ID_CHARS = 64
+_DERIVED = {"n_attempts"}
+_DATETIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+_SQL_TYPES: dict[str, Any] = {
+    "string": sa.Text,
+    "category": sa.String(_ID_CHARS),
+    "Int64": sa.BigInteger,
+    "Float64": sa.Double,
+    "boolean": sa.Boolean,
+    "datetime64[us, UTC]": _DATETIME,
+}
+_KEY = ("run_id", "attempt")
+
+metadata = sa.MetaData()
+
+
+def _table(name: str, columns: Sequence[Column], key: Sequence[str], *extra: sa.Column[Any]) -> sa.Table:
+    made = [
+        sa.Column(
+            column.name,
+            sa.String(_ID_CHARS) if column.name == "run_id" else _SQL_TYPES[column.dtype],
+            primary_key=column.name in key,
+            autoincrement=False,
+        )
+        for column in columns
+        if column.name not in _DERIVED
+    ]
+    return sa.Table(name, metadata, *made, *extra)
+
+
+runs = _table(
+    "runs",
+    RUNS,
+    _KEY,
+    sa.Column("factors", sa.Text, doc="every factor of the run as JSON"),
+    sa.Column("answer", sa.Text, doc="the answer as JSON"),
+    sa.Column("owner", sa.String(200), doc="host:pid:start:token of the process that runs it"),
+    sa.Column("heartbeat_at", _DATETIME),
+    sa.Column("planned_order", sa.BigInteger),
+)
+steps = _table("steps", STEPS, (*_KEY, "step"))
+calls = _table("calls", CALLS, (*_KEY, "call"))
+traces = sa.Table(
+    "traces",
+    metadata,
+    sa.Column("run_id", sa.String(_ID_CHARS), primary_key=True),
+    sa.Column("attempt", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("events", sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")),
+)
+meta = sa.Table(
+    "meta", metadata, sa.Column("name", sa.String(_ID_CHARS), primary_key=True), sa.Column("value", sa.Text)
+)
+PLANNED_COLUMNS = (
+    "experiment", "suite", "task_id", "task_version", "cluster", "defective", "complexity", "language", "strategy",
+    "strategy_name", "strategy_version", "strategy_parameters", "answer_by", "model", "model_kind", "repeat", "seed",
+    "temperature", "examples", "constrained", "memory", "observe", "truth_verdict", "checks_total", "checks_defective",
+    "prompt_hash", "tools_hash", "environment_version", "source_digest", "suite_digest", "package_version", "factors",
+    "planned_order",
+)  # fmt: skip
+"""What is known of a run before it starts; a further attempt copies it."""
+LAST_ATTEMPT = (
+    sa.select(runs.c.attempt, runs.c.state, runs.c.end_reason, runs.c.owner, runs.c.heartbeat_at)
+    .where(runs.c.run_id == sa.bindparam("the_run"))
+    .order_by(runs.c.attempt.desc())
+    .limit(1)
+    .with_for_update()
+)
+INSERT_TRACE = sa.insert(traces)
+
+
+@functools.lru_cache(maxsize=64)
+def update_of(names: tuple[str, ...]) -> sa.Update:
+    """Return the update of these columns of one attempt (parameters `the_run` and `the_attempt`)."""
+    is_this = (runs.c.run_id == sa.bindparam("the_run")) & (runs.c.attempt == sa.bindparam("the_attempt"))
+    return sa.update(runs).where(is_this).values({name: sa.bindparam(name) for name in names})
+
+
+def insert_plain(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of texts, numbers and booleans."""
+    if not rows:
+        return
+    if connection.dialect.name != "sqlite":
+        connection.execute(sa.insert(table), rows)
+        return
+    # SQLAlchemy prepares the parameters of every row anew, which takes longer than SQLite does to store it.
+    text, names = _sqlite_insert(table)
+    connection.exec_driver_sql(text, [tuple(map(row.get, names)) for row in rows])
+
+
+@functools.cache
+def _sqlite_insert(table: sa.Table) -> tuple[str, Sequence[str]]:
+    """The insertion of one row as text, and the columns in the order of its parameters."""
+    compiled = sa.insert(table).compile(dialect=sqlite.dialect())
+    return str(compiled), compiled.positiontup or ()
