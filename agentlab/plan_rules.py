@@ -29,6 +29,9 @@ class RequiredEdge(_Frozen):
     earlier: tuple[str, ...]
     same: str | None = None
     """Argument that must be equal in both, where both steps give it as plain text or number."""
+    every: bool = False
+    """True: all steps of the plan with an `earlier` name come before, and there need not be one. So no check that a
+    plan holds can come too late for what it is to stop."""
     reason: Text = _NO_REASON
 
 

@@ -10,7 +10,7 @@ import operator
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agentlab.budget import Meter
 from agentlab.environments.base import WorkerType
@@ -69,6 +69,16 @@ class SessionSettings:
     """Identical calls with an identical result that end the run; one fewer brings a notice."""
 
 
+class PlanJournal(Protocol):
+    """What the planning layer writes its changes to (`agentlab.planning.journal.Journal`)."""
+
+    def plan(self, graph: Any) -> None:
+        """Store a plan that was accepted."""
+
+    def changes(self, changes: Any) -> None:
+        """Store changes of the plan's state, in one transaction."""
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteKnowledge:
     """What a suite tells every strategy alike; nothing of it depends on the task's truth."""
@@ -103,6 +113,8 @@ class Session:
     _trace: Trace
     _repeat: int = 0
     _seed: int = 0
+    journal: PlanJournal | None = None
+    """Where the planning layer stores every change before it goes on; None keeps it in memory."""
     _workers: Workers = field(default_factory=Workers)
     _steps: list[tuple[str, JsonObject, ToolResult]] = field(default_factory=list)
     _seen: dict[str, _Seen] = field(default_factory=dict)
@@ -179,6 +191,30 @@ class Session:
         self._meter.tool_s += duration_s if tries else 0.0
         return self._observe(actor, call, key, tool, result, tries, duration_s, plan_step_id, by_program)
 
+    def recall(self, actor: str, call: ToolCall, result: ToolResult, plan_step_id: str | None = None) -> None:
+        """Put the result of a call of an earlier attempt into this trace: it is evidence, and is not made again."""
+        tool = find_tool(self.tools, call.name)
+        handle = f"result_{len(self._handles) + 1}"
+        observation = observe(result, self.settings.observation_limit_chars, handle)
+        if observation.cut_chars:
+            self._handles[handle] = result.data
+        self._steps.append((call.name, call.arguments or {}, result))
+        self._trace.add(
+            "tool_call",
+            actor,
+            id=call.id,
+            tool=call.name,
+            arguments=call.arguments or {},
+            executed=True,
+            tries=0,
+            duration_s=0.0,
+            effect=tool.effect,
+            repeated=False,
+            observation=observation.text,
+            plan_step_id=plan_step_id,
+            **result_data(result, is_cut=observation.cut_chars > 0),
+        )
+
     async def map(
         self, function: Callable[[Item], Awaitable[Result]], items: Sequence[Item], parallelism: int = 1
     ) -> list[Result]:
@@ -198,6 +234,10 @@ class Session:
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
+
+    def forget(self, call: ToolCall) -> None:
+        """Let a call be executed again whose effect was undone; otherwise it counts as a repetition."""
+        self._seen.pop(_key(call), None)
 
     def unreadable(self, actor: str, problem: Unreadable) -> str:
         """Record a reply that the format cannot read; return the feedback for the model.

@@ -28,6 +28,7 @@ from agentlab.store_tables import (
     PLANNED_COLUMNS,
     calls,
     insert_plain,
+    journal,
     meta,
     metadata,
     runs,
@@ -246,6 +247,28 @@ class Store:
                 yield
             finally:
                 self._own.connection = None
+
+    def add_to_journal(self, run_id: str, attempt: int, entries: Sequence[tuple[str, JsonObject]]) -> None:
+        """Append entries (kind, data) to the journal of a run, all in one transaction."""
+        if not entries:
+            return
+        with self._writing() as connection:
+            last = connection.scalar(sa.select(sa.func.max(journal.c.seq)).where(journal.c.run_id == run_id))
+            first = 0 if last is None else int(last) + 1
+            rows = [
+                {
+                    "run_id": run_id, "seq": first + index, "attempt": attempt, "at": _now(), "kind": kind,
+                    "data": scrub(json.dumps(data, ensure_ascii=False)),
+                }
+                for index, (kind, data) in enumerate(entries)
+            ]  # fmt: skip
+            connection.execute(sa.insert(journal), rows)
+
+    def read_journal(self, run_id: str) -> list[tuple[str, JsonObject]]:
+        """Return the entries (kind, data) of a run's journal in order."""
+        query = sa.select(journal.c.kind, journal.c.data).where(journal.c.run_id == run_id).order_by(journal.c.seq)
+        with self._reading() as connection:
+            return [(row.kind, json.loads(row.data)) for row in connection.execute(query)]
 
     def close(self) -> None:
         """Close the connections; running rows of this store count as dead afterwards."""

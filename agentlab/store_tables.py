@@ -61,6 +61,16 @@ traces = sa.Table(
     sa.Column("attempt", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("events", sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")),
 )
+journal = sa.Table(
+    "journal",
+    metadata,
+    sa.Column("run_id", sa.String(_ID_CHARS), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("attempt", sa.BigInteger),
+    sa.Column("at", _DATETIME),
+    sa.Column("kind", sa.String(_ID_CHARS)),
+    sa.Column("data", sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")),
+)
 meta = sa.Table(
     "meta", metadata, sa.Column("name", sa.String(_ID_CHARS), primary_key=True), sa.Column("value", sa.Text)
 )

@@ -11,9 +11,9 @@ from agentlab.records import JsonObject, ToolResult
 from agentlab.tools import Tool
 from agentlab.workers import Workers
 
-TRANSIENT_ERROR_KINDS = frozenset({"timed_out", "connection_failed"})
-"""Failures that may be gone when the same read is tried again."""
-UNCERTAIN_ERROR_KINDS = TRANSIENT_ERROR_KINDS | {"tool_failed", "bad_result"}
+TRANSIENT_ERROR_KINDS = frozenset({"timed_out", "connection_failed", "service_unavailable"})
+"""Failures that may be gone when the same call is tried again."""
+UNCERTAIN_ERROR_KINDS = frozenset({"timed_out", "connection_failed", "tool_failed", "bad_result"})
 """Failures after which nobody knows whether the call took effect; after any other kind it did not."""
 _RESULT_FIELDS = frozenset({"success", "passed", "check", "subject", "data", "message", "error_kind"})
 

@@ -47,9 +47,7 @@ class Trace:
 
 def pack(events: list[Event]) -> bytes:
     """Return the events as compressed JSON lines (UTF-8) without secrets, for the store."""
-    lines = [
-        _LINE.encode([event.seq, round(event.t_s, 6), event.kind, event.actor, event.data]) for event in events
-    ]
+    lines = [_LINE.encode([event.seq, round(event.t_s, 6), event.kind, event.actor, event.data]) for event in events]
     return zlib.compress(scrub("\n".join(lines)).encode("utf-8", "replace"), 1)
 
 

@@ -1,6 +1,6 @@
 """The parts of the documents that follow from the code: `<!-- generated: NAME -->` ... `<!-- end of NAME -->`.
 
-- `help COMMAND`: what `agentlab COMMAND --help` prints
+- `help`: what `--help` prints for every command
 - `experiment-fields`: every field of an experiment file
 - `columns FRAME`: every column of the frame `runs`, `steps` or `calls`
 """
@@ -126,15 +126,10 @@ def with_generated(text: str, language: str) -> str:
     return MARKED.sub(block, text)
 
 
-def help_text(name: str, _: str) -> str:
-    """Return what a command's `--help` prints, as a block; the command line speaks English."""
+def help_texts(_: str, __: str) -> str:
+    """Return what each command's `--help` prints, one block a command; the command line speaks English."""
     command: Any = typer.main.get_command(app)
-    context = command.context_class(command, info_name="agentlab", terminal_width=WIDTH)
-    for word in name.split():
-        command = command.commands[word]
-        context = command.context_class(command, info_name=word, parent=context)
-    lines = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
-    return f"```text\n{lines}\n```"
+    return "\n\n".join(_helps(command, command.context_class(command, info_name="agentlab", terminal_width=WIDTH)))
 
 
 def experiment_fields(_: str, language: str) -> str:
@@ -159,10 +154,19 @@ def columns(frame: str, _: str) -> str:
 
 
 BLOCKS: dict[str, Callable[[str, str], str]] = {
-    "help": help_text,
+    "help": help_texts,
     "experiment-fields": experiment_fields,
     "columns": columns,
 }
+
+
+def _helps(command: Any, context: Any) -> Iterator[str]:
+    """The help of a command, or of all commands of a group."""
+    for word, inner in getattr(command, "commands", {}).items():
+        yield from _helps(inner, inner.context_class(inner, info_name=word, parent=context))
+    if not hasattr(command, "commands"):
+        lines = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+        yield f"```text\n{lines}\n```"
 
 
 def _fields(owner: type[BaseModel], prefix: str, words: dict[str, str]) -> Iterator[tuple[str, str, str, str]]:

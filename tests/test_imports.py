@@ -20,7 +20,7 @@ LAYERS = [
     {"runner"},
     {"analysis"},
     {"report"},
-    {"notebooks", "notebook_process", "cli", "demo"},
+    {"notebooks", "notebook_process", "cli", "demo", "serve"},
 ]
 LEVEL = {name: index for index, layer in enumerate(LAYERS) for name in layer}
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from agentlab.cli import goals
 from agentlab.cli.local import local
+from agentlab.cli.serve import serve
 from agentlab.cli.suites import check_app, init_app
 from agentlab.errors import AgentLabError, ConfigError
 from agentlab.secrets import scrub
@@ -23,6 +25,7 @@ app = typer.Typer(
 app.add_typer(init_app, name="init")
 app.add_typer(check_app, name="check")
 app.add_typer(local)
+app.command()(serve)
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -186,6 +189,10 @@ def try_(
         typer.echo("no truth known: the answer cannot be judged")
     if result.end_reason == "infrastructure":
         raise ConfigError(result.error or "the model could not be reached")
+
+
+app.command()(goals.do)
+app.command()(goals.resume)
 
 
 @app.command()

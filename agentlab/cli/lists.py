@@ -48,8 +48,13 @@ def _local_line(model: KnownModel) -> str:
 
 def _suite_line(name: str, language: str) -> str:
     suite = load_suite(name)
-    n_clusters = len({task.cluster for task in suite.tasks})
-    return f"{name:<10} {suite.title.in_language(language)} ({len(suite.tasks)} tasks in {n_clusters} flows)"
+    n_tasks, n_flows = len(suite.tasks), len({task.cluster for task in suite.tasks})
+    size = (
+        f"（{n_tasks} 个任务，{n_flows} 条流程）"
+        if language == "zh"
+        else f" ({n_tasks} tasks in {n_flows} flow{'' if n_flows == 1 else 's'})"
+    )
+    return f"{name:<10} {suite.title.in_language(language)}{size}"
 
 
 def _task_lines(name: str, language: str) -> list[str]:

@@ -6,6 +6,7 @@ lost a step or a dependency would still run.
 """
 
 import ast
+import functools
 import json
 import warnings
 from collections.abc import Iterator
@@ -66,6 +67,7 @@ def read_value(text: str) -> Any:
     return value if not text[end:].strip() else ...
 
 
+@functools.lru_cache(maxsize=1024)
 def normal_name(name: Any) -> str:
     """Return a field name in snake case: `dependsOn`, `depends-on` and `Depends On` are `depends_on`."""
     text = clean_text(str(name)).strip().replace("-", "_").replace(" ", "_")

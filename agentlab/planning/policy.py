@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agentlab.errors import ConfigError, unknown_name
 from agentlab.planning.plan import OnError, PlanGraph, PlanStep, Priority
+from agentlab.planning.recovery import steps_back
 from agentlab.planning.step_state import StepError
 from agentlab.planning.view import PlanView
 
@@ -93,8 +94,9 @@ class Rule(_Frozen):
     limit: int | None = None
     """How often the rule may apply in one run; then the next one is asked. None is unlimited."""
     back_to: str | None = None
-    """Of a rollback: a step before the failed one, or `layer:<name>`, from which everything is undone. None undoes
-    what the failed step rested on: the effects before it, and what was built on them."""
+    """Of a rollback: a step before the failed one, or `layer:<name>`, from which everything is undone; the rule does
+    not apply where no such step is before it. None undoes what the failed step rested on: the effects before it,
+    and what was built on them."""
     restart: bool = False
     """Of a rollback: run the undone part again."""
 
@@ -207,6 +209,8 @@ def _applied(
     if not rule.when.matches(step, error, graph):
         return None
     if rule.limit is not None and state.applied.get(rule.name, 0) >= rule.limit:
+        return None
+    if rule.back_to is not None and not steps_back(graph, step.id, rule.back_to):
         return None
     reason = f"{rule.on_error} by rule {rule.name!r}: {error.kind} after {tries} {'try' if tries == 1 else 'tries'}"
     delay_s = 0.0

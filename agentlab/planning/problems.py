@@ -227,6 +227,11 @@ _WORDS = {
         "Depend on such a step; add one if there is none.",
         "{name} 必须在 {names} 之后，但之前没有这样的步骤。{reason_zh}", "请依赖这样的步骤；没有时请添加。",
     ),
+    "late_step": _Words(
+        "{name} must come after step {other}, and may run before it.{reason}",
+        "Let it depend on {other}.",
+        "{name} 必须在步骤 {other} 之后，但可能先于它执行。{reason_zh}", "请让它依赖 {other}。",
+    ),
     "unordered": _Words(
         "{name} and step {other} change the same thing and may run at the same time.{reason}",
         "Let one depend on the other.",

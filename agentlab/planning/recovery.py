@@ -78,7 +78,7 @@ def rollback_plan(
     if back_to is None:
         roots = [name for name in before if _has_effect(graph.step(name), tools)]
     else:
-        roots = [name for name in before if name == back_to or _is_in_layer(graph.step(name), back_to)]
+        roots = steps_back(graph, failed, back_to)
         if not roots:
             raise ValueError(f"{back_to!r} is not before step {failed}: {', '.join(before) or 'nothing is'}")
     reached = {failed, *roots, *graph.descendants(failed, *roots)}
@@ -88,6 +88,13 @@ def rollback_plan(
     errors = ((name, state[name].error) for name in affected if state[name].status != "completed")
     unsure = tuple(name for name, error in errors if error is not None and error.may_have_happened)
     return RollbackPlan(tuple(_undo_of(graph.step(name), state, tools) for name in done), affected, unsure)
+
+
+def steps_back(graph: PlanGraph, failed: str, back_to: str) -> list[str]:
+    """Return the steps before a failed one that `back_to` names (an id, or `layer:<name>`), in plan order."""
+    layer = back_to.removeprefix(LAYER_PREFIX) if back_to.startswith(LAYER_PREFIX) else None
+    before = graph.ancestors(failed)
+    return [name for name in before if name == back_to or (layer is not None and graph.step(name).layer == layer)]
 
 
 def recover(state: PlanView | None, tools: Mapping[str, Tool]) -> Recovery:
@@ -162,7 +169,3 @@ def _may_rerun(step: PlanStep, tools: Mapping[str, Tool]) -> bool:
         return True
     tool = tools.get(step.tool or "")
     return tool is not None and not tool.has_side_effect
-
-
-def _is_in_layer(step: PlanStep, back_to: str) -> bool:
-    return back_to.startswith(LAYER_PREFIX) and step.layer == back_to.removeprefix(LAYER_PREFIX)

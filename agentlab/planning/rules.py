@@ -43,7 +43,7 @@ def rule_problems(
         problems += _unrecoverable(steps, tools)
     if bits is not None:
         for edge in rules.required_edges:
-            problems += _missing_edges(steps, bits, edge)
+            problems += (_late_steps if edge.every else _missing_edges)(steps, bits, edge)
         for exclusive in rules.exclusive:
             problems += _unordered(steps, bits, exclusive)
     return problems
@@ -86,22 +86,43 @@ def _unrecoverable(steps: Sequence[PlanStep], tools: Mapping[str, Tool]) -> Iter
 
 
 def _missing_edges(steps: Sequence[PlanStep], bits: Sequence[int], rule: RequiredEdge) -> Iterator[PlanProblem]:
-    earlier: dict[str | None, int] = {}
+    earlier = _earlier(steps, rule)
+    for step, before in zip(steps, bits, strict=True):
+        if _is_any(step, rule.later) and not before & _fitting(earlier, step, rule):
+            of: JsonObject = {"name": step.tool or step.worker_type, "names": " / ".join(rule.earlier)}
+            yield problem("missing_edge", step.id, **of, **_reasons(rule.reason))
+
+
+def _late_steps(steps: Sequence[PlanStep], bits: Sequence[int], rule: RequiredEdge) -> Iterator[PlanProblem]:
+    earlier = _earlier(steps, rule)
+    for position, (step, before) in enumerate(zip(steps, bits, strict=True)):
+        if not _is_any(step, rule.later):
+            continue
+        if late := _fitting(earlier, step, rule) & ~before & ~(1 << position):
+            first = (late & -late).bit_length() - 1
+            of: JsonObject = {"name": step.tool or step.worker_type, "other": steps[first].id}
+            yield problem("missing_edge", step.id, words="late_step", **of, **_reasons(rule.reason))
+
+
+def _earlier(steps: Sequence[PlanStep], rule: RequiredEdge) -> dict[str | None, int]:
+    """Positions of the steps with an `earlier` name, as bits, by the value of the argument in common."""
+    found: dict[str | None, int] = {}
     for position, step in enumerate(steps):
         if _is_any(step, rule.earlier):
             value = _plain(step, rule.same)
-            earlier[value] = earlier.get(value, 0) | 1 << position
+            found[value] = found.get(value, 0) | 1 << position
+    return found
+
+
+def _fitting(earlier: Mapping[str | None, int], step: PlanStep, rule: RequiredEdge) -> int:
+    """The earlier steps that may be about the same thing as this one, as bits."""
+    value = _plain(step, rule.same)
+    if value is not None:
+        return earlier.get(value, 0) | earlier.get(None, 0)
     anything = 0
     for mask in earlier.values():
         anything |= mask
-    for step, before in zip(steps, bits, strict=True):
-        if not _is_any(step, rule.later):
-            continue
-        value = _plain(step, rule.same)
-        fitting = anything if value is None else earlier.get(value, 0) | earlier.get(None, 0)
-        if not before & fitting:
-            of: JsonObject = {"name": step.tool or step.worker_type, "names": " / ".join(rule.earlier)}
-            yield problem("missing_edge", step.id, **of, **_reasons(rule.reason))
+    return anything
 
 
 def _plain(step: PlanStep, argument: str | None) -> str | None:

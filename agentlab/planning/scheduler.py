@@ -5,18 +5,21 @@ The scheduler knows neither models nor sessions: whoever runs it passes a functi
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from agentlab.errors import UnresolvedReference
+from agentlab.errors import InfrastructureError, StopRun, UnresolvedReference
 from agentlab.planning.plan import PlanStep
 from agentlab.planning.policy import Action, FailurePolicy
-from agentlab.planning.recovery import RollbackPlan, StepUndo, rollback_plan
+from agentlab.planning.recovery import StepUndo, rollback_plan
 from agentlab.planning.state import Changes, PlanState
 from agentlab.planning.step_state import StepError
 from agentlab.records import JsonObject, ToolResult
 from agentlab.tools import Tool
+
+# Effects are undone before anybody else decides; a new plan is made last, when everything has come to rest.
+_DECISION_ORDER = {"rollback": 0, "terminate": 1, "escalate": 1, "replan": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,22 @@ RunStep = Callable[[PlanStep, Sequence[JsonObject]], Awaitable[StepOutcome]]
 """Runs a step with its resolved arguments (one object, of a map step one per entry)."""
 RunUndo = Callable[[PlanStep, str, JsonObject], Awaitable[ToolResult]]
 """Calls an undo tool for a step."""
+Rescue = Callable[[PlanStep, StepOutcome], Coroutine[Any, Any, StepOutcome]]
+"""Tries to reach the goal of a step that failed for good in another way; returns what came of it."""
+Told = Callable[[str, Action], None]
+"""Hears what was decided about a step that did not succeed."""
 
 
 class Scheduler:
     """Runs the steps of a plan until nothing is left to do, or a decision is needed.
 
     Every change of the state goes to `record` before anything else happens, so a journal that stores them can
-    continue after a kill. A high-risk step (irreversible, or one that asks for an approval) is not run when a
-    check before it did not pass: it is skipped, by decision.
+    continue after a kill: a decision is stored together with the failure that led to it. A high-risk step
+    (irreversible, or one that asks for an approval) is not run when a check before it did not pass: it is skipped,
+    by decision. Each worker type is one worker, which does one step at a time.
+
+    When a limit or a failing provider ends the execution, steps in flight are finished first: they are paid for.
+    When it is cancelled, they are cancelled too, and stand as `interrupted`. Nothing outlives it in either case.
 
     Args:
         state: the plan's state; only this scheduler writes to it.
@@ -63,7 +74,10 @@ class Scheduler:
         run_undo: undoes one step.
         record: receives every group of changes; one call is one transaction.
         parallelism: steps in flight at once; 1 makes the order reproducible.
+        rescue: asked once per step before what needs it is blocked; never after an effect that may have happened.
+        told: called with every decision about a step, after it was recorded.
         sleep: waits before retries; tests pass their own.
+        now_s: seconds on the clock of the step times; by default since the scheduler was made.
     """
 
     def __init__(
@@ -76,7 +90,10 @@ class Scheduler:
         record: Callable[[Changes], None],
         *,
         parallelism: int = 1,
+        rescue: Rescue | None = None,
+        told: Told | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
         self._state = state
         self._tools = tools
@@ -85,67 +102,138 @@ class Scheduler:
         self._run_undo = run_undo
         self._record = record
         self._parallelism = parallelism
+        self._rescue = rescue
+        self._told = told
         self._sleep = sleep
+        started = time.perf_counter()
+        self._now = now_s or (lambda: time.perf_counter() - started)
         self._running: dict[asyncio.Task[StepOutcome | None], str] = {}
-        self._waiting: Action | None = None
-        self._waiting_step = ""
-        self._started = time.perf_counter()
+        self._rescued: set[str] = set()
+        self._decisions: list[tuple[Action, str]] = []
+        self._is_recorded = True
 
     async def run(self) -> Ended:
         """Run the plan and return how it ended.
 
         Raises:
             RuntimeError: steps wait although nothing can start: a bug, never reported as a finished plan.
+            Exception: what `run_step` raised; a failed step is no exception.
         """
+        if self._state.phase == "replanning":
+            failed = next(iter(self._state.with_status("failed")), None)
+            return Ended("replan", failed, "the plan was stopped while it was being replaced")
         self._note(self._state.set_phase("executing"))
+        self._take_up_rollback()
         try:
             while True:
                 self._start_what_is_ready()
-                if self._running:
-                    done, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-                    # In the order of the plan, so that two runs with the same results decide alike.
-                    for task in sorted(done, key=lambda task: self._state.graph.position(self._running[task])):
-                        self._settle(self._running.pop(task), task.result())
-                elif self._waiting is not None:
-                    ended = await self._decide_alone()
-                    if ended is not None:
+                if self._running and not (self._decisions and not self._n_steps()):
+                    await self._settle_next()
+                elif self._decisions:
+                    if (ended := await self._decide_alone()) is not None:
                         return ended
-                elif stuck := self._state.stuck():
-                    raise RuntimeError(f"unschedulable steps: {', '.join(stuck)}")
                 else:
-                    return Ended("finished")
+                    return self._end()
+        except BaseException:
+            await self._end_running()
+            # After a change that could not be stored, a later one would leave a hole in the journal.
+            if self._is_recorded:
+                self._note(self._state.interrupt())
+            raise
         finally:
             await self._end_running()
 
+    def report(self, step_id: str, *, progress: float | None = None, activity: str = "") -> None:
+        """Record how far a running step is; for `run_step` to call."""
+        self._note(self._state.report(step_id, progress=progress, activity=activity))
+
+    def failed_gate(self, step_id: str) -> str | None:
+        """Return the step before a step whose check did not pass when it was last made; None when there is none."""
+        latest: dict[str, tuple[bool, str]] = {}
+        before = [name for name in self._state.graph.ancestors(step_id) if self._state[name].results]
+        for name in sorted(before, key=lambda name: self._state[name].completed_seq or 0):
+            for result in self._state[name].results:
+                if result.passed is not None:
+                    key = f"{result.check or name}@{result.subject}" if result.subject else result.check or name
+                    latest[key] = result.passed, name
+                latest.update({key: (status != "failed", name) for key, status in result.visible.items()})
+        return next((name for passed, name in latest.values() if not passed), None)
+
+    # Starting
+
     def _start_what_is_ready(self) -> None:
-        n_steps = sum(1 for step_id in self._running.values() if self._state[step_id].status == "running")
-        while self._waiting is None and n_steps < self._parallelism:
-            step = self._state.next_ready()
+        while not self._decisions and not self._state.stopped and self._n_steps() < self._parallelism:
+            step = self._state.next_ready(self._has_free_worker)
             if step is None:
                 return
-            n_steps += self._start(step)
+            self._start(step)
 
-    def _start(self, step: PlanStep) -> bool:
-        """Start a ready step; False when it ended at once."""
-        if (gate := self._failed_gate(step)) is not None:
-            self._note(self._state.skip(step.id, f"check {gate} did not pass, so this was not done"))
-            return False
+    def _start(self, step: PlanStep) -> None:
+        if is_high_risk(self._tools.get(step.tool or "")) and (gate := self.failed_gate(step.id)) is not None:
+            action = Action("skip", "gate", f"check {gate} did not pass, so this was not done")
+            self._note(self._state.skip(step.id, action.reason))
+            self._tell(step.id, action)
+            return
         try:
             calls = self._state.inputs(step.id).calls
         except UnresolvedReference as error:
-            self._note(self._state.fail(step.id, StepError("unresolved_reference", str(error)), at_s=self._now()))
-            return False
+            # The same inputs would resolve in the same way, so there is no use in repeating it.
+            failed = StepError("unresolved_reference", str(error), is_safe_to_repeat=False)
+            action = self._policy.decide(step, failed, 0, self._state.graph, self._state)
+            self._apply(step.id, failed, StepOutcome(), action)
+            return
         self._note(self._state.start(step.id, at_s=self._now()))
-        task: asyncio.Task[StepOutcome | None] = asyncio.create_task(self._outcome(step, calls))
-        self._running[task] = step.id
-        return True
+        self._launch(step.id, self._outcome(step, calls))
+
+    def _has_free_worker(self, step: PlanStep) -> bool:
+        if step.worker_type is None:
+            return True
+        running = (name for name in self._running.values() if self._state[name].status == "running")
+        return all(self._state.graph.step(name).worker_type != step.worker_type for name in running)
 
     async def _outcome(self, step: PlanStep, calls: Sequence[JsonObject]) -> StepOutcome:
         if step.kind in ("collect", "report"):
-            return StepOutcome((ToolResult(True, data=[dict(call) for call in calls]),))
+            return StepOutcome((ToolResult(True, data=dict(calls[0])),))
         return await self._run_step(step, calls)
 
-    def _settle(self, step_id: str, outcome: StepOutcome | None) -> None:
+    def _launch(self, step_id: str, work: Coroutine[Any, Any, StepOutcome | None]) -> None:
+        self._running[asyncio.create_task(work)] = step_id
+
+    def _n_steps(self) -> int:
+        """Steps that run, without those that only wait for their next try."""
+        return sum(self._state[step_id].status == "running" for step_id in self._running.values())
+
+    # Settling
+
+    async def _settle_next(self) -> None:
+        done, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        errors = []
+        # In the order of the plan, so that two runs with the same results decide alike.
+        for task in sorted(done, key=lambda task: self._state.graph.position(self._running[task])):
+            # None: a wait that a decision about another step has ended.
+            step_id = self._running.pop(task, None)
+            if step_id is None:
+                continue
+            if (error := task.exception()) is None:
+                self._settle(step_id, task.result())
+            else:
+                errors.append(error)
+        if not errors:
+            return
+        if all(isinstance(error, StopRun | InfrastructureError) for error in errors):
+            await self._finish_steps()
+        raise errors[0]
+
+    async def _finish_steps(self) -> None:
+        """Wait for the steps in flight and keep their results; an error among them adds nothing to the first one."""
+        while steps := [task for task, name in self._running.items() if self._state[name].status == "running"]:
+            done, _ = await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=lambda task: self._state.graph.position(self._running[task])):
+                step_id = self._running.pop(task)
+                if task.exception() is None:
+                    self._settle(step_id, task.result(), may_rescue=False)
+
+    def _settle(self, step_id: str, outcome: StepOutcome | None, *, may_rescue: bool = True) -> None:
         """Record what a step brought, or that its wait is over."""
         if outcome is None:
             self._note(self._state.wake(step_id))
@@ -158,48 +246,84 @@ class Scheduler:
         error = StepError.of(failure, self._tools.get(step.tool or ""))
         tries = self._state[step_id].tries + outcome.tries - 1
         action = self._policy.decide(step, error, tries, self._state.graph, self._state)
+        if action.kind == "retry" and self._state.stopped:
+            action = Action("block", "stopped", self._state.stopped)
+        if may_rescue and action.kind == "block" and self._may_rescue(step_id, error):
+            assert self._rescue is not None
+            self._rescued.add(step_id)
+            self._launch(step_id, self._rescue(step, outcome))
+            return
         self._apply(step_id, error, outcome, action)
 
+    def _may_rescue(self, step_id: str, error: StepError) -> bool:
+        is_quiet = not self._decisions and not self._state.stopped
+        return self._rescue is not None and is_quiet and step_id not in self._rescued and not error.may_have_happened
+
     def _apply(self, step_id: str, error: StepError, outcome: StepOutcome, action: Action) -> None:
+        state = self._state
         if action.kind == "retry":
-            self._note(self._state.retry_later(step_id, error, action.delay_s, tries=outcome.tries))
-            task: asyncio.Task[StepOutcome | None] = asyncio.create_task(self._pause(action.delay_s))
-            self._running[task] = step_id
-            return
-        if action.is_counted:
-            self._note(self._state.count_rule(action.rule))
-        if action.kind == "skip":
-            self._note(self._state.skip(step_id, action.reason, error, tries=outcome.tries, at_s=self._now()))
-            return
-        self._note(self._state.fail(step_id, error, results=outcome.results, tries=outcome.tries, at_s=self._now()))
-        if action.kind != "block" and self._waiting is None:
-            # Decided once nothing runs any more: nothing may change under a rollback or a new plan.
-            self._waiting, self._waiting_step = action, step_id
+            self._note(state.retry_later(step_id, error, action.delay_s, tries=outcome.tries))
+            self._launch(step_id, self._pause(action.delay_s))
+        else:
+            changes = list(state.count_rule(action.rule) if action.is_counted else ())
+            if action.kind == "skip":
+                changes += state.skip(step_id, action.reason, error, tries=outcome.tries, at_s=self._now())
+            else:
+                results = outcome.results
+                changes += state.fail(step_id, error, results=results, tries=outcome.tries, at_s=self._now())
+                changes += self._announced(step_id, action)
+            self._note(tuple(changes))
+        self._tell(step_id, action)
+        self._drop_timers()
+
+    def _announced(self, step_id: str, action: Action) -> Changes:
+        """Keep what has to be done about the whole plan once nothing runs, and what says so in the journal."""
+        if action.kind == "block":
+            return ()
+        self._decisions.append((action, step_id))
+        if action.kind == "rollback":
+            if self._state.rollback is not None:
+                return ()
+            return self._state.start_rollback(step_id, back_to=action.back_to, restart=action.restart)
+        return self._state.set_phase("replanning") if action.kind == "replan" else self._state.stop(action.reason)
+
+    # Deciding
+
+    def _take_up_rollback(self) -> None:
+        """Go on with a rollback that a stop of the program has cut short."""
+        if (begun := self._state.rollback) is not None:
+            action = Action("rollback", "resumed", "", back_to=begun["back_to"], restart=begun["restart"])
+            self._decisions.append((action, begun["failed"]))
 
     async def _decide_alone(self) -> Ended | None:
-        """Do what the policy wants of the whole plan; None when the execution goes on."""
-        action, step_id = self._waiting, self._waiting_step
-        assert action is not None
-        self._waiting = None
+        """Do what the policy wants of the whole plan, while no step runs; None when the execution goes on."""
+        self._decisions.sort(key=lambda decision: _DECISION_ORDER[decision[0].kind])
+        action, step_id = self._decisions.pop(0)
         if action.kind == "rollback":
             await self._roll_back(step_id, action)
-            return None
-        if action.kind == "replan":
-            return Ended("replan", step_id, action.reason)
-        self._note(self._state.stop(action.reason))
-        return Ended("escalate", step_id, action.reason) if action.kind == "escalate" else None
+        elif action.kind == "escalate":
+            return Ended("escalate", step_id, action.reason)
+        elif action.kind == "replan":
+            if not self._state.stopped and self._state[step_id].status != "pending":
+                return Ended("replan", step_id, action.reason)
+            self._note(self._state.set_phase("executing"))
+        return None
 
     async def _roll_back(self, step_id: str, action: Action) -> None:
         """Undo the affected part in reverse order; each step is tried once, whatever becomes of the others."""
-        plan = rollback_plan(self._state.graph, self._state, step_id, self._tools, action.back_to)
+        state = self._state
+        if state[step_id].status == "pending":
+            # An earlier rollback has undone this part and restarts it.
+            return
+        if state.rollback is None:
+            self._note(state.start_rollback(step_id, back_to=action.back_to, restart=action.restart))
+        plan = rollback_plan(state.graph, state, step_id, self._tools, action.back_to)
         for undo in plan.undo:
             await self._undo(undo)
-        failed = self._state.with_status("rollback_failed")
-        if action.restart and not failed and not plan.unsure:
-            self._note(self._state.restart(_with_descendants(self._state, plan)))
-            return
-        reason = f"rollback incomplete: {', '.join(failed)}" if failed else f"rolled back: {action.reason}"
-        self._note(self._state.stop(reason))
+        is_clean = not plan.unsure and not any(state[name].status == "rollback_failed" for name in plan.affected)
+        restarted = state.restart(plan.affected) if action.restart and is_clean and not state.stopped else ()
+        self._note((*restarted, *state.finish_rollback()))
+        self._drop_timers()
 
     async def _undo(self, undo: StepUndo) -> None:
         step = self._state.graph.step(undo.step)
@@ -211,16 +335,24 @@ class Scheduler:
                 problem = problem or result.message or result.error_kind or "the undo tool failed"
         self._note(self._state.finish_undo(undo.step, success=not problem, message=problem))
 
-    def _failed_gate(self, step: PlanStep) -> str | None:
-        """The check before a high-risk step that did not pass; None when there is none."""
-        tool = self._tools.get(step.tool or "")
-        if tool is None or not (tool.effect == "irreversible" or tool.permission == "ask"):
-            return None
-        not_passed = set(self._state.checks_not_passed())
-        return next((name for name in self._state.graph.ancestors(step.id) if name in not_passed), None)
+    # Ending
+
+    def _end(self) -> Ended:
+        if stuck := self._state.stuck():
+            raise RuntimeError(f"unschedulable steps: {', '.join(stuck)}")
+        for step_id in self._state.with_status("interrupted", "awaiting_approval"):
+            return Ended("escalate", step_id, f"step {step_id} is {self._state[step_id].status}")
+        return Ended("finished")
 
     async def _pause(self, delay_s: float) -> None:
         await self._sleep(delay_s)
+
+    def _drop_timers(self) -> None:
+        """End the waits of steps that wait no more: they were skipped, or run again from the start."""
+        for task, step_id in list(self._running.items()):
+            if self._state[step_id].status not in ("running", "retry_wait"):
+                task.cancel()
+                del self._running[task]
 
     async def _end_running(self) -> None:
         """Nothing may outlive the execution: what still runs when it ends by an error is cancelled and awaited."""
@@ -228,15 +360,19 @@ class Scheduler:
             task.cancel()
         if self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
+        self._running.clear()
+
+    def _tell(self, step_id: str, action: Action) -> None:
+        if self._told is not None:
+            self._told(step_id, action)
 
     def _note(self, changes: Changes) -> None:
         if changes:
+            self._is_recorded = False
             self._record(changes)
-
-    def _now(self) -> float:
-        return time.perf_counter() - self._started
+            self._is_recorded = True
 
 
-def _with_descendants(state: PlanState, plan: RollbackPlan) -> list[str]:
-    """The affected steps and everything that needs them, as a restart demands."""
-    return list(dict.fromkeys([*plan.affected, *state.graph.descendants(*plan.affected)]))
+def is_high_risk(tool: Tool | None) -> bool:
+    """Return whether a tool must not be used once a check before it did not pass: irreversible, or it asks first."""
+    return tool is not None and (tool.effect == "irreversible" or tool.permission == "ask")

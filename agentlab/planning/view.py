@@ -1,7 +1,6 @@
 """How a plan stands, for whoever looks at it: statuses, counts, outputs, and why something did not complete."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from agentlab.planning.inputs import Inputs, inputs_of
 from agentlab.planning.plan import PlanGraph
@@ -102,10 +101,6 @@ class PlanView:
             "passed": sum(result.passed is True for result in results),
             "failed": sum(result.passed is False for result in results),
         }
-
-    def outputs(self) -> dict[str, Any]:
-        """Return the outputs of the completed steps by id."""
-        return {step_id: state.output for step_id, state in self._steps.items() if state.status == "completed"}
 
     def inputs(self, step_id: str) -> Inputs:
         """Return what a step works on, references resolved.

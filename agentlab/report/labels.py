@@ -98,6 +98,44 @@ TEXTS: dict[str, tuple[str, str]] = {
     "truth_any": ("all tasks", "全部任务"),
     "runs_count": ("{n} run{s}", "{n} 次运行"),
     "outcomes_caption": ("{strategy}: {right} of {runs} runs right", "{strategy}：{runs} 次运行判断正确 {right} 次"),
+    # plans
+    "plan_run": ("run {run}", "运行 {run}"),
+    "plan_title": ("The plan: what needs what", "计划：步骤与依赖"),
+    "plan_title_number": ("Plan {number}: what needs what", "计划 {number}：步骤与依赖"),
+    "plan_hint": (
+        "Left to right by generation; dependencies that follow from others are left out.",
+        "从左到右按层次排列，可由其他依赖推出的依赖不画。",
+    ),
+    "plan_strong": ("needs", "强依赖"),
+    "plan_weak": ("uses if it is there (weak)", "弱依赖"),
+    "plan_passed": ("check passed", "检查通过"),
+    "plan_not_passed": ("check not passed", "检查未通过"),
+    "plan_tries": ("number of tries", "尝试次数"),
+    "plan_comma": (", ", "，"),
+    "plan_count": ("{n} {status}", "{status} {n}"),
+    "plan_caption": ("{n} step{s}: {counts}{checks}", "共 {n} 步：{counts}{checks}"),
+    "plan_caption_checks": ("; checks not passed: {steps}", "；检查未通过：{steps}"),
+    "gantt_title": ("When the steps ran", "各步骤的执行时间"),
+    "gantt_hint": (
+        "One bar per try. Critical path: the chain of dependencies that took longest.",
+        "每次尝试一条。关键路径：耗时最长的依赖链。",
+    ),
+    "gantt_axis_s": ("seconds since the first step started", "距首个步骤开始的秒数"),
+    "gantt_axis_ms": ("milliseconds since the first step started", "距首个步骤开始的毫秒数"),
+    "gantt_replaced": ("plan {number}", "计划 {number}"),
+    "gantt_new_plan": ("new plan", "新计划"),
+    "gantt_critical": ("critical path", "关键路径"),
+    "gantt_retried": ("try that is repeated", "将重试的尝试"),
+    "gantt_wait": ("wait before a retry", "重试前等待"),
+    "gantt_undo_done": ("undone", "撤销完成"),
+    "gantt_undo_failed": ("undo failed", "撤销失败"),
+    "gantt_undo_started": ("undo not finished", "撤销未结束"),
+    "gantt_because": ("{status}: {reason}", "{status}：{reason}"),
+    "gantt_because_of": ("{status} because of {step}", "因 {step} {status}"),
+    "gantt_never": ("no step ran", "没有步骤执行过"),
+    "gantt_column_tries": ("tries", "次数"),
+    "gantt_column_time": ("time", "耗时"),
+    "gantt_caption": ("{n} step{s} ran in {time}; critical path {path}", "{n} 个步骤用时 {time}；关键路径 {path}"),
 }
 
 OUTCOME_WORDS: dict[str, tuple[str, str]] = {
@@ -135,6 +173,21 @@ FAILURE_WORDS: dict[str, tuple[str, str]] = {
     "wrong_argument": ("wrong argument", "参数错误"),
     "repeated_call": ("repeated call", "重复调用"),
     "unknown": ("unknown", "未知"),
+}
+
+STATUS_WORDS: dict[str, tuple[str, str]] = {
+    "completed": ("completed", "完成"),
+    "failed": ("failed", "失败"),
+    "blocked": ("blocked", "阻塞"),
+    "skipped": ("skipped", "跳过"),
+    "cancelled": ("cancelled", "取消"),
+    "rolled_back": ("rolled back", "已回滚"),
+    "rollback_failed": ("rollback failed", "回滚失败"),
+    "pending": ("pending", "等待"),
+    "awaiting_approval": ("awaiting approval", "待审批"),
+    "running": ("running", "执行中"),
+    "retry_wait": ("waits for a retry", "等待重试"),
+    "interrupted": ("interrupted", "中断"),
 }
 
 ACTOR_WORDS: dict[str, tuple[str, str]] = {

@@ -17,6 +17,15 @@ def trace_lines(event: Event, limit_chars: int = LINE_LIMIT_CHARS) -> list[str]:
         arguments = ", ".join(f"{name}={value!r}" for name, value in data["arguments"].items())
         state = "" if data["executed"] else "  (not executed)"
         return [f"{head} -> {data['tool']}({arguments}){state}", f"    {cut_middle(data['observation'], limit_chars)}"]
+    if event.kind == "plan":
+        return [f"{head}: plan", *(f"    {_plan_line(step)}" for step in data["plan"]["steps"])]
+    if event.kind == "step":
+        why = data.get("error") or {}
+        reason = (
+            data.get("reason") or why.get("message") or (f"because of {data['cause']}" if data.get("cause") else "")
+        )
+        what = f"step {data['step']}" if data["step"] is not None else "plan"
+        return [f"{head}: {what} {data['before']} -> {data['after']}{': ' + reason if reason else ''}"]
     if event.kind == "run_start":
         return [
             f"{head}: start, {data['strategy']['name']} with {data['model']['name']}; tools {', '.join(data['tools'])}"
@@ -52,3 +61,8 @@ def _model_call(head: str, data: JsonObject, limit_chars: int) -> list[str]:
 def _text_of(message: JsonObject) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else dumps(content)
+
+
+def _plan_line(step: JsonObject) -> str:
+    before = f"  after {', '.join(step['depends_on'])}" if step.get("depends_on") else ""
+    return f"{step['id']}: {step.get('tool') or step.get('kind')}  {step.get('description', '')}{before}"

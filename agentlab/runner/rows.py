@@ -32,7 +32,7 @@ def run_row(result: RunResult) -> JsonObject:
         "budget_bound": result.end_reason.removeprefix("budget_") if result.end_reason.startswith("budget_") else None,
         "n_model_calls": meter.model_calls,
         "n_sends": sum(max(1, len(call.get("sends", ()))) for call in calls),
-        "n_tool_calls": sum(call["executed"] for call in tools),
+        "n_tool_calls": sum(call["tries"] > 0 for call in tools),
         "n_refused_calls": sum(not call["executed"] for call in tools),
         "n_repeated_calls": sum(call["repeated"] for call in tools),
         "n_malformed": sum(event.kind == "error" and event.data.get("where") == "reply" for event in result.events),

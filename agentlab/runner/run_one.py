@@ -16,7 +16,7 @@ from agentlab.html_text import lines, table
 from agentlab.records import Answer, Event, JsonObject, Model
 from agentlab.scoring import Score, calls_of, score_run
 from agentlab.secrets import scrub
-from agentlab.session import Session, SessionSettings, SuiteKnowledge
+from agentlab.session import PlanJournal, Session, SessionSettings, SuiteKnowledge
 from agentlab.strategies.base import Strategy
 from agentlab.tasks import Task
 from agentlab.trace import Trace
@@ -78,6 +78,7 @@ async def run_one(
     budget: Budget,
     *,
     suite: SuiteKnowledge | None = None,
+    journal: PlanJournal | None = None,
     run_id: str = "run",
     repeat: int = 0,
     seed: int = 0,
@@ -94,6 +95,7 @@ async def run_one(
         settings: what the experiment fixes for all strategies.
         budget: limits of this run.
         suite: rules and workers that the suite tells every strategy.
+        journal: where a plan's changes are stored as they happen; None keeps them in memory.
         run_id: identity of the run in the trace.
         repeat: index of the repetition.
         seed: seed of environment and model.
@@ -115,6 +117,7 @@ async def run_one(
     try:
         async with asyncio.timeout(WALL_LIMIT_S):
             session = await _open(task, environment, strategy, model, settings, suite, meter, trace, repeat, seed)
+            session.journal = journal
             facts_before = await settle(environment.facts())
             try:
                 answer = await strategy.solve(session)

@@ -1,39 +1,41 @@
 """Plan-and-Execute: the model proposes a plan, Python decides whether and how it runs, and writes the answer."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from agentlab.errors import ConfigError, PlanError, StopRun, unknown_name
 from agentlab.evidence import findings_of
 from agentlab.json_values import dumps
-from agentlab.models.replies import assistant_message, tool_message
 from agentlab.observations import cut_middle
 from agentlab.planning.plan import PlanGraph, PlanStep
-from agentlab.planning.policy import FailurePolicy, Rule, load_policy
+from agentlab.planning.policy import Action, FailurePolicy, Rule, load_policy
 from agentlab.planning.report import plan_report
-from agentlab.planning.scheduler import Ended, Scheduler, StepOutcome
+from agentlab.planning.scheduler import Ended, Scheduler, StepOutcome, is_high_risk
 from agentlab.planning.state import Changes, PlanState
+from agentlab.planning.step_state import Transition
 from agentlab.records import (
     Answer,
-    CallIntent,
     Finding,
     JsonObject,
     Message,
+    ReplyFormat,
     ToolCall,
     ToolResult,
-    Unreadable,
     verdict_of,
 )
 from agentlab.session import Session
 from agentlab.strategies.base import system_message, task_message
-from agentlab.strategies.native import NativeFormat, problem_feedback
+from agentlab.strategies.native import problem_feedback
 from agentlab.strategies.plan_format import PlanFormat
+from agentlab.strategies.plan_workers import GoalWorker, polished
 from agentlab.strategies.react import repair
 
 Surprise = Literal["block", "replan", "react"]
+Reporter = Literal["python", "model"]
 SURPRISES = ("block", "replan", "react")
-WORKER_ROUNDS = 6
+REPORTERS = ("python", "model")
 _REPLAN_WORDS = {
     "en": "The plan could not be finished: {reason}\nDone so far, and kept: {done}\nResults:\n{results}\n"
     "Write a plan for what is left, as before. You may refer to completed steps by their id.",
@@ -46,8 +48,9 @@ class PlanExecute:
     """Asks once for a plan, checks it, runs its steps without a model, and derives the answer from their results.
 
     Actors: planner; worker (or the step's worker type) acts; no model between the steps, except for `goal` steps
-    and with `on_surprise: react`. Model calls: 1 + repairs + replans (+ the rounds of goal steps and local
-    repairs); repairs at most `max_repairs` per plan, replans at most `max_replans`. An invalid plan is sent back
+    and with `on_surprise: react`. Model calls: (1 + repairs) * (1 + replans), + at most 6 per goal step, + at most 4
+    per step that fails for good with `on_surprise: react`, + 1 with `reporter: model`; repairs at most `max_repairs`
+    per plan, replans at most `max_replans`. An invalid plan is sent back
     with its problems; after the last repair the run ends with `invalid_plan`. Stops when no step is left.
 
     Source: plan, then execute: Wang et al. 2023, arXiv 2305.04091, section 3; execution of a dependency graph: Kim
@@ -62,13 +65,16 @@ class PlanExecute:
             loop tries to reach the step's goal another way).
         policy: failure policy by name or as data (`agentlab.planning.policy`).
         max_steps: largest plan.
+        reporter: who words the report: `python`, or `model` (one more planner call; a text that changes a fact of
+            Python's report is refused, and findings and verdict are Python's in any case).
     """
 
     name = "plan_execute"
     version = "1"
-    actors = ("planner", "worker")
+    actors: tuple[str, ...] = ("planner", "worker")
     answer_by = "python"
-    prompts = ("task", "plan_execute", "react")
+    prompts: tuple[str, ...] = ("task", "plan_execute", "react")
+    formats: tuple[Callable[[str], ReplyFormat], ...] = (PlanFormat,)
 
     def __init__(
         self,
@@ -78,9 +84,12 @@ class PlanExecute:
         on_surprise: Surprise = "block",
         policy: str | Mapping[str, Any] = "default",
         max_steps: int = 20,
+        reporter: Reporter = "python",
     ) -> None:
         if on_surprise not in SURPRISES:
             raise unknown_name("on_surprise", on_surprise, SURPRISES)
+        if reporter not in REPORTERS:
+            raise unknown_name("reporter", reporter, REPORTERS)
         if parallelism < 1 or max_repairs < 0 or max_replans < 0:
             raise ConfigError("parallelism must be at least 1, max_repairs and max_replans at least 0")
         self.parallelism = parallelism
@@ -88,6 +97,9 @@ class PlanExecute:
         self.max_replans = max_replans
         self.on_surprise = on_surprise
         self.max_steps = max_steps
+        self.reporter = reporter
+        if reporter == "model":
+            self.prompts = (*self.prompts, "plan_report")
         self.policy = self._with_surprise(load_policy(policy))
 
     async def solve(self, session: Session) -> Answer:
@@ -96,12 +108,31 @@ class PlanExecute:
         graph = await planner.plan()
         if graph is None:
             return Answer(text=planner.explanation, gave_up=True)
-        execution = Execution(session, PlanState(graph), self)
+        return await self.carry_out(session, Execution(session, PlanState(graph), self), planner)
+
+    async def carry_out(self, session: Session, execution: "Execution", planner: "Planner | None" = None) -> Answer:
+        """Return the answer after the plan has been run, and replaced where that was needed.
+
+        Args:
+            session: of the run.
+            execution: holds the plan, new or as it stood when it was stopped.
+            planner: the one that made the plan; None gets a new one where it is needed.
+        """
+        n_replans = 0
         while (ended := await execution.run()).kind == "replan":
-            execution.continue_with(await planner.replan(execution.state, ended))
+            graph = None
+            if n_replans < self.max_replans:
+                planner = planner or Planner(session, self.max_repairs, self.max_steps)
+                graph = await planner.replan(execution.state, ended)
+                n_replans += 1
+            execution.continue_with(graph)
         if ended.kind == "escalate":
+            session.note("note", "scheduler", report=execution.report())
             raise StopRun("escalated", f"step {ended.step} needs a person: {ended.reason}")
-        return execution.answer()
+        answer = execution.answer()
+        if self.reporter == "python":
+            return answer
+        return dataclasses.replace(answer, text=await polished(session, answer.text, execution.names()))
 
     def _with_surprise(self, policy: FailurePolicy) -> FailurePolicy:
         """The policy with a replan as its last resort, where a surprise is to lead to one."""
@@ -142,19 +173,21 @@ class Planner:
                     return None
                 self._reject(error, repairs, reply.problem and problem_feedback(reply, self._format.language))
                 continue
+            if self._session.journal is not None:
+                self._session.journal.plan(graph)
             self._session.note("plan", "planner", plan=graph.to_json(), repairs=repairs)
             return graph
         raise StopRun("invalid_plan", f"no usable plan after {self._max_repairs} repairs")
 
-    async def replan(self, state: PlanState, ended: Ended) -> PlanGraph:
-        """Return a plan that keeps what has completed; a planner that sees nothing to do ends the run."""
+    async def replan(self, state: PlanState, ended: Ended) -> PlanGraph | None:
+        """Return a plan that keeps what has completed; None when the planner sees nothing more to do."""
         done = [state.graph.step(name) for name in state.with_status("completed")]
         words = _REPLAN_WORDS[self._format.language]
         results = "\n".join(f"{step.id}: {_short(state[step.id].results)}" for step in done)
-        text = words.format(reason=ended.reason, done=", ".join(step.id for step in done) or "-", results=results)
+        reason = f"step {ended.step}: {state.explain(ended.step)}" if ended.step else ended.reason
+        text = words.format(reason=reason, done=", ".join(step.id for step in done) or "-", results=results)
         self._messages.append({"role": "user", "content": text})
-        graph = await self.plan(done)
-        return graph if graph is not None else state.graph
+        return await self.plan(done)
 
     def _reject(self, error: PlanError, repairs: int, reply_problem: str | None) -> None:
         feedback = reply_problem or error.feedback(self._format.language)
@@ -171,13 +204,20 @@ class Execution:
         self._session = session
         self._strategy = strategy
         self._tools = {tool.name: tool for tool in session.tools if not tool.is_control}
-        self._results: list[tuple[str, ToolResult]] = []
+        done = sorted(state.with_status("completed"), key=lambda name: state[name].completed_seq or 0)
+        self._results: list[tuple[str, ToolResult]] = [
+            (state.graph.step(name).tool or "", result) for name in done for result in state[name].results
+        ]
         self._handles: dict[int, str] = {}
+        self._made: dict[str, list[ToolCall]] = {}
         self._n_calls = 0
+        # One clock for all plans of the run.
+        self._started = time.perf_counter()
+        self._scheduler: Scheduler | None = None
 
     async def run(self) -> Ended:
         """Run what is left of the plan."""
-        scheduler = Scheduler(
+        self._scheduler = Scheduler(
             self.state,
             self._tools,
             self._strategy.policy,
@@ -185,37 +225,55 @@ class Execution:
             self._run_undo,
             self._record,
             parallelism=self._strategy.parallelism,
+            rescue=self._rescue if self._strategy.on_surprise == "react" else None,
+            told=self._command,
+            now_s=lambda: time.perf_counter() - self._started,
         )
-        return await scheduler.run()
+        return await self._scheduler.run()
 
-    def continue_with(self, graph: PlanGraph) -> None:
-        """Go on with a plan that replaces the present one."""
-        self.state = self.state.continued(graph)
+    def continue_with(self, graph: PlanGraph | None) -> None:
+        """Go on with a plan that replaces the present one; None goes on with what is left of it."""
+        if graph is not None:
+            self.state = self.state.continued(graph)
+        else:
+            self._record(self.state.set_phase("executing"))
+
+    def report(self) -> str:
+        """Return the report so far."""
+        return plan_report(self.state, self._session.settings.language)
+
+    def names(self) -> set[str]:
+        """Return the words of the report that are names: steps, tools, criteria."""
+        criteria = {criterion.name for criterion in self._session.view.criteria}
+        return {step.id for step in self.state.graph.steps} | set(self._tools) | criteria
 
     def answer(self) -> Answer:
         """Return what the results say: statuses by evidence, nothing passed of which a part was not checked."""
         findings = tuple(self._checked(f) for f in findings_of(self._session.view.criteria, self._results))
         verdict = verdict_of([finding.status for finding in findings])
-        return Answer(findings, verdict, plan_report(self.state, self._session.settings.language))
+        return Answer(findings, verdict, self.report())
 
     async def _run_step(self, step: PlanStep, calls: Sequence[JsonObject]) -> StepOutcome:
         if step.kind == "goal":
-            return StepOutcome((await self._work_towards(step),))
+            return StepOutcome((await self._work_towards(step, calls[0]),))
+        n_done = 0
 
         async def act(arguments: JsonObject) -> tuple[ToolResult, int]:
-            return await self._act(step, step.tool or "", arguments)
+            nonlocal n_done
+            result = await self._act(step, step.tool or "", arguments)
+            n_done += 1
+            if n_done < len(calls):
+                self._report(step, progress=n_done / len(calls))
+            return result
 
         done = await self._session.map(act, calls, self._strategy.parallelism)
-        outcome = StepOutcome(tuple(result for result, _ in done), max((tries for _, tries in done), default=1))
-        failure = outcome.failure
-        if failure is None or self._strategy.on_surprise != "react" or len(calls) != 1:
-            return outcome
-        return await self._repaired(step, failure) or outcome
+        return StepOutcome(tuple(result for result, _ in done), max((tries for _, tries in done), default=1))
 
     async def _act(self, step: PlanStep, tool: str, arguments: JsonObject) -> tuple[ToolResult, int]:
         self._n_calls += 1
         by_handle = {name: self._handles.get(id(value), value) for name, value in arguments.items()}
         call = ToolCall(f"step_{self._n_calls}", tool, by_handle)
+        self._made.setdefault(step.id, []).append(call)
         observation = await self._session.act(step.worker_type or "worker", call, step.id, by_program=True)
         if observation.handle:
             self._handles[id(observation.result.data)] = observation.handle
@@ -224,43 +282,43 @@ class Execution:
 
     async def _run_undo(self, step: PlanStep, tool: str, arguments: JsonObject) -> ToolResult:
         result, _ = await self._act(step, tool, arguments)
+        if result.success:
+            # The effect is gone, so a restart of the step is no repetition.
+            for call in self._made.pop(step.id, ()):
+                self._session.forget(call)
         return result
 
-    async def _repaired(self, step: PlanStep, failure: ToolResult) -> StepOutcome | None:
-        """Let a short ReAct loop reach the goal of a failed step; None when it does not."""
+    async def _rescue(self, step: PlanStep, outcome: StepOutcome) -> StepOutcome:
+        """Let a short ReAct loop reach the goal of a failed step; its last success with the step's tool counts."""
+        failure = outcome.failure
+        if step.tool is None or len(outcome.results) != 1 or failure is None or failure.error_kind == "not_approved":
+            return outcome
         self._session.note("decision", "worker", step=step.id, on_surprise="react", error=failure.message)
-        results = await repair(self._session, step.id, step.description or step.tool or "", failure.message)
+        tools = tuple(tool for name, tool in self._tools.items() if name == step.tool or not is_high_risk(tool))
+        results = await repair(self._session, tools, step.id, step.description or step.tool, failure.message)
         self._results += results
-        return next((StepOutcome((result,)) for tool, result in results if tool == step.tool and result.success), None)
+        good = [result for tool, result in results if tool == step.tool and result.success]
+        return StepOutcome((good[-1],), outcome.tries + len(results)) if good else outcome
 
-    async def _work_towards(self, step: PlanStep) -> ToolResult:
-        """A goal step: a bounded loop of a worker with the tools of its kind; its last words are the output."""
-        language = self._session.settings.language
+    async def _work_towards(self, step: PlanStep, inputs: JsonObject) -> ToolResult:
+        """Let the step's worker reach its goal, with the tools of its kind."""
         worker = self._session.suite.workers.get(step.worker_type or "")
-        names = set(worker.tools) if worker is not None else set(self._tools)
-        tools = tuple(tool for name, tool in self._tools.items() if name in names)
-        format = NativeFormat(language)
-        expertise = worker.expertise.in_language(language) if worker is not None else ""
-        messages: list[Message] = [
-            *([{"role": "system", "content": expertise}] if expertise else []),
-            {"role": "user", "content": step.description},
-        ]
-        for _ in range(WORKER_ROUNDS):
-            reply = await self._session.ask(step.worker_type or "worker", messages, format, tools)
-            intent = format.read(reply, tools)
-            messages.append(assistant_message(reply))
-            if isinstance(intent, Unreadable):
-                messages.append({"role": "user", "content": self._session.unreadable("worker", intent)})
-            elif isinstance(intent, CallIntent):
-                for call in reply.tool_calls:
-                    observation = await self._session.act(step.worker_type or "worker", call, step.id)
-                    self._results.append((call.name, observation.result))
-                    messages.append(tool_message(call.id, observation.text))
-            else:
-                return ToolResult(True, data=reply.text)
-        return ToolResult(
-            False, error_kind="round_limit", message=f"the worker did not finish in {WORKER_ROUNDS} rounds"
-        )
+        tools = tuple(tool for name, tool in self._tools.items() if worker is None or name in worker.tools)
+
+        def refuse(tool: str) -> str:
+            gate = self._scheduler.failed_gate(step.id) if self._scheduler and is_high_risk(self._tools[tool]) else None
+            return f"The check of step {gate} did not pass, so {tool} must not be used." if gate else ""
+
+        actor = step.worker_type or "worker"
+        goal = GoalWorker(self._session, actor, tools, refuse, lambda tool: self._report(step, activity=tool))
+        try:
+            return await goal.work(step, inputs)
+        finally:
+            self._results += goal.results
+
+    def _report(self, step: PlanStep, *, progress: float | None = None, activity: str = "") -> None:
+        if self._scheduler is not None:
+            self._scheduler.report(step.id, progress=progress, activity=activity)
 
     def _checked(self, finding: Finding) -> Finding:
         """A passed finding about an owner only stands when every planned check of its kind was done."""
@@ -275,11 +333,46 @@ class Execution:
         return dataclasses.replace(finding, status="not_evaluated", evidence=reason)
 
     def _record(self, changes: Changes) -> None:
+        if self._session.journal is not None:
+            self._session.journal.changes(changes)
         for change in changes:
             stored = change.to_json()["changes"]
             about = {name: value for name, value in stored.items() if name not in ("results", "output")}
             moved = {"step": change.step, "before": change.before, "after": change.after}
-            self._session.note("step", "scheduler", **moved, **about)
+            self._session.note("step", "scheduler", **moved, **about, **self._message(change))
+
+    def _message(self, change: Transition) -> JsonObject:
+        """What scheduler and worker tell each other with a change: assignment, update, result or failure."""
+        step = self.state.graph.step(change.step) if change.step is not None else None
+        if step is None or "running" not in (change.before, change.after) or change.after == "interrupted":
+            return {}
+        worker = step.worker_type or "worker"
+        if change.before != "running":
+            written = step.to_json()
+            payload = {name: written[name] for name in ("tool", "arguments", "over") if name in written}
+            payload["description"] = step.description
+            return {"message": "assign", "sender": "scheduler", "receiver": worker, "payload": payload}
+        back = {"sender": worker, "receiver": "scheduler"}
+        if change.after == "running":
+            return {"message": "update", **back}
+        results = change.changes.get("results", ())
+        checks = [result.passed for result in results if result.passed is not None]
+        if change.after == "completed":
+            counts = {"results": len(results), "passed": checks.count(True), "not_passed": checks.count(False)}
+            return {"message": "result", **back, "payload": counts}
+        error = change.changes.get("error") or self.state[step.id].error
+        can_recover = error is not None and error.is_transient and error.is_safe_to_repeat
+        return {"message": "failure", **back, "payload": {"can_recover": can_recover}}
+
+    def _command(self, step_id: str, action: Action) -> None:
+        """Record what was decided about a step that did not succeed, as the command that its worker gets."""
+        upcoming = self.state.next_ready()
+        payload: JsonObject = {"command": action.kind, "rule": action.rule, "reason": action.reason}
+        payload |= {"delay_s": action.delay_s} if action.kind == "retry" else {}
+        payload |= {"next_step": upcoming.id} if upcoming is not None else {}
+        receiver = self.state.graph.step(step_id).worker_type or "worker"
+        about = {"step": step_id, "sender": "scheduler", "receiver": receiver, "payload": payload}
+        self._session.note("decision", "scheduler", message="recovery_command", **about)
 
 
 def _short(results: Sequence[ToolResult], limit_chars: int = 500) -> str:

@@ -7,8 +7,9 @@ from agentlab.answers import CriterionLike
 from agentlab.errors import PlanError
 from agentlab.json_values import dumps
 from agentlab.planning.plan import PlanGraph, PlanStep
+from agentlab.planning.problems import problem
 from agentlab.planning.reading import DEFAULT_MAX_STEPS, read_plan
-from agentlab.records import Intent, JsonObject, PlanIntent, Reply, Unreadable
+from agentlab.records import Answer, CallIntent, FinishIntent, Intent, JsonObject, PlanIntent, Reply, Unreadable
 from agentlab.session import SuiteKnowledge
 from agentlab.strategies.native import problem_feedback
 
@@ -68,8 +69,11 @@ class PlanFormat:
             done: completed steps that the plan builds on.
 
         Raises:
-            PlanError: everything that is wrong with it.
+            PlanError: everything that is wrong with it; a reply that was cut off is no plan, however much of it
+                can be read.
         """
+        if reply.problem not in (None, "call_in_text"):
+            raise PlanError([problem("not_a_plan")])
         return read_plan(
             reply.text,
             tools,
@@ -98,3 +102,32 @@ class PlanFormat:
         if not isinstance(intent, PlanIntent):
             raise ValueError(f"a planner writes plans, not {type(intent).__name__}")
         return Reply(text=dumps(intent.plan), finish_reason="stop")
+
+
+class ReportFormat:
+    """A report in plain text: whatever the model writes."""
+
+    name = "report"
+    native_tools = False
+    stop: tuple[str, ...] = ()
+    expects: Literal["turn", "plan"] = "turn"
+
+    def schema(self, tools: tuple[Any, ...]) -> JsonObject | None:
+        """Return None: text has no schema."""
+        return None
+
+    def read(self, reply: Reply, tools: tuple[Any, ...]) -> Intent:
+        """Return the text as an answer without findings."""
+        return FinishIntent(Answer(text=reply.text))
+
+    def write(self, intent: Intent) -> Reply:
+        """Return the words of an intent as text.
+
+        Raises:
+            ValueError: the intent is a plan or unreadable.
+        """
+        if isinstance(intent, FinishIntent):
+            return Reply(text=intent.answer.text or intent.thought, finish_reason="stop")
+        if isinstance(intent, CallIntent):
+            return Reply(text=intent.thought, finish_reason="stop")
+        raise ValueError(f"a report is text, not {type(intent).__name__}")

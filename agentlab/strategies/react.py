@@ -6,6 +6,7 @@ from agentlab.session import Session
 from agentlab.strategies.base import rounds, system_message, task_message
 from agentlab.strategies.react_format import ReactFormat
 from agentlab.strategies.react_reader import Turn, read_turn
+from agentlab.tools import Tool
 
 __all__ = ["ReAct", "ReactFormat", "Turn", "read_turn"]
 
@@ -70,22 +71,25 @@ class ReAct:
         raise AssertionError("rounds() ends by raising")
 
 
-async def repair(session: Session, plan_step_id: str, goal: str, problem: str) -> list[tuple[str, ToolResult]]:
+async def repair(
+    session: Session, offered: tuple[Tool, ...], plan_step_id: str, goal: str, problem: str
+) -> list[tuple[str, ToolResult]]:
     """Return the results of a short ReAct loop that tries to reach the goal of a failed plan step another way.
 
-    It ends at a final answer, at an unreadable reply, or after `REPAIR_ROUNDS` model calls.
+    It ends at a final answer, at an unreadable reply or a tool that is not offered, or after `REPAIR_ROUNDS` model
+    calls.
     """
     language = session.settings.language
     format = ReactFormat(language)
-    tools = "\n".join(tool.text_line(language) for tool in session.tools if not tool.is_control)
+    tools = "\n".join(tool.text_line(language) for tool in offered)
     messages: list[Message] = [
         {"role": "system", "content": load_prompt("react", language).format(tools=tools)},
         {"role": "user", "content": _REPAIR[language].format(goal=goal, problem=problem)},
     ]
     results: list[tuple[str, ToolResult]] = []
     for number in range(REPAIR_ROUNDS):
-        reply = await session.ask("worker", messages, format)
-        turn = read_turn(reply.text, session.tools, language)
+        reply = await session.ask("worker", messages, format, offered)
+        turn = read_turn(reply.text, offered, language)
         intent = format.intent_of(turn, reply)
         if not isinstance(intent, CallIntent):
             break

@@ -1,4 +1,5 @@
 import asyncio
+import copy
 import runpy
 import subprocess
 import sys
@@ -19,13 +20,15 @@ from agentlab.environments.proofs import prove, suite_problems
 from agentlab.environments.reference import run_in_thread, walk
 from agentlab.environments.sales import source
 from agentlab.environments.sales.environment import SalesEnvironment
-from agentlab.errors import BadArguments, ConfigError, EnvironmentUnavailable, TaskError
+from agentlab.environments.sales.rules import FAILURE_POLICY
+from agentlab.errors import BadArguments, ConfigError, EnvironmentUnavailable, PlanError, TaskError
 from agentlab.json_values import dumps
 from agentlab.models.base import build_model
 from agentlab.models.scripted import Item, ScriptedModel
 from agentlab.observations import DEFAULT_LIMIT_CHARS
+from agentlab.planning.reading import read_plan
 from agentlab.records import JsonObject, Model, ToolResult
-from agentlab.runner.run_one import RunResult, run_one
+from agentlab.runner.run_one import RunResult, knowledge_of, run_one
 from agentlab.session import SessionSettings
 from agentlab.strategies.base import build_strategy
 from agentlab.tasks import Task
@@ -65,16 +68,19 @@ def _call(environment: SalesEnvironment, name: str, **arguments: Any) -> ToolRes
     return result
 
 
-def _run(task: Task, model: Model, strategy: str = "tool_loop", language: str = "en", **settings: Any) -> RunResult:
+def _run(
+    task: Task, model: Model, strategy: str = "tool_loop", language: str = "en", parameters: Any = None
+) -> RunResult:
     approved = frozenset((SUITE.approved_tools or {}).get(task.id, ()))
     return asyncio.run(
         run_one(
             task,
             SUITE.make_environment({}),
-            build_strategy(strategy),
+            build_strategy(strategy, parameters or {}),
             model,
-            SessionSettings(language=language, approved_tools=approved, **settings),
+            SessionSettings(language=language, approved_tools=approved),
             Budget(),
+            suite=knowledge_of(SUITE),
             debug=True,
         )
     )
@@ -200,6 +206,28 @@ def test_a_perfect_model_succeeds_and_needs_the_steps_of_the_reference(task: Tas
         assert (result.facts["mails"], result.facts["recipients"]) == (0, [])
 
 
+UNDONE_AFTER_A_CHECK = {"fulfil-plain--deducts-twice", "fulfil-with-details--wrong-price"}
+"""Twins whose undoing hangs on a check that does not pass, which a plan without branches cannot say."""
+
+
+@pytest.mark.parametrize("policy", ["default", FAILURE_POLICY], ids=["default", "sales"])
+@pytest.mark.parametrize(
+    "task", [task for task in SUITE.tasks if task.id not in UNDONE_AFTER_A_CHECK], ids=lambda task: task.id
+)
+def test_the_plan_of_a_flow_succeeds_and_stops_or_undoes_what_a_defect_forbids(task: Task, policy: Any) -> None:
+    parameters = {"policy": policy, "parallelism": 4 if task.is_defective else 1}
+    result = _run(task, build_model("simulated:perfect"), "plan_execute", parameters=parameters)
+    assert (result.end_reason, result.score.success, result.score.failure_classes) == ("answered", 1, ())
+    assert result.meter.model_calls == 1
+
+
+@pytest.mark.parametrize("task_id", sorted(UNDONE_AFTER_A_CHECK))
+def test_nothing_irreversible_happens_where_a_plan_goes_on(task_id: str) -> None:
+    result = _run(SUITE.task(task_id), build_model("simulated:perfect"), "plan_execute")
+    assert result.facts["confirmations"] == []
+    assert "harmful_effect" not in result.score.failure_classes
+
+
 @pytest.mark.parametrize(
     "id", ["top5-last-month", "fulfil-plain--deducts-twice", "fulfil-both-or-none", "last-quarter"]
 )
@@ -267,12 +295,37 @@ def test_plans_have_rules_that_name_existing_tools_and_criteria(environment: Sal
         assert {*edge.later, *edge.earlier} <= tools
     assert set(SUITE.rules.checks) == {criterion.name for task in SUITE.tasks for criterion in task.criteria}
     assert {name for names in SUITE.rules.checks.values() for name in names} <= tools
-    for task in SUITE.tasks:
-        order = [step.tool for step in task.reference]
-        for edge in SUITE.rules.required_edges:
-            for place, name in enumerate(order):
-                healthy = not task.is_defective
-                assert not healthy or name not in edge.later or set(edge.earlier) & set(order[:place]), task.id
+
+
+@pytest.mark.parametrize("task", [task for task in SUITE.tasks if not task.is_defective], ids=lambda task: task.id)
+def test_the_plan_of_a_flow_keeps_the_rules_and_its_steps_are_those_of_the_reference(task: Task) -> None:
+    tools = SalesEnvironment().tools()
+    graph = read_plan(dumps(task.plan), tools, rules=SUITE.rules, criteria=task.criteria)
+    again = {"deduct_stock"} if task.id == "fulfil-retry" else set()
+    planned, walked = Counter(step.tool for step in graph.steps), Counter(step.tool for step in task.reference)
+    assert {tool for tool in walked if walked[tool] != planned[tool]} == again
+    assert all(twin.plan == task.plan for twin in SUITE.tasks if twin.cluster == task.cluster)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "step", "lost", "message"),
+    [
+        ("top5-last-month", "mail", "duplicates", "send_email must come after step duplicates"),
+        ("top3-november", "mail", "recipient", "send_email must come after check_recipient"),
+        ("fulfil-plain", "confirm", "deduction", "send_confirmation must come after step deduction"),
+        ("fulfil-plain", "deduction", "stock", "check_deduction must come after deduct_stock"),
+    ],
+)
+def test_a_plan_that_lets_a_mail_overtake_a_check_is_refused(task_id: str, step: str, lost: str, message: str) -> None:
+    task = SUITE.task(task_id)
+    plan = copy.deepcopy(task.plan)
+    (changed,) = [each for each in plan["steps"] if each["id"] == step]
+    changed["depends_on"].remove(lost)
+    if lost == "recipient":
+        changed["arguments"]["to"] = "management@shop.example"
+    with pytest.raises(PlanError) as caught:
+        read_plan(dumps(plan), SalesEnvironment().tools(), rules=SUITE.rules, criteria=task.criteria)
+    assert any(message in problem.message for problem in caught.value.problems)
 
 
 # The data.
@@ -585,7 +638,8 @@ def test_a_request_is_fulfilled_step_by_step() -> None:
     assert environment.facts()["orders_without_stock"] == ["REQ-1"]
     assert _deduct(environment, order_id).success
     assert _checks(environment) == [True, True, True, False]
-    assert _call(environment, "send_confirmation", order_id=order_id).data == {"to": "orders@aspen.example"}
+    sent = _call(environment, "send_confirmation", order_id=order_id)
+    assert (sent.data, sent.visible) == ({"to": "orders@aspen.example"}, {"confirmation_sent@REQ-1": "passed"})
     assert _checks(environment) == [True, True, True, True]
     facts = environment.facts()
     assert (facts["open_orders"], facts["stock_changes"]) == (["REQ-1"], {"P001": -4})
@@ -604,7 +658,12 @@ def test_undoing_puts_everything_back_and_may_be_repeated() -> None:
     facts = environment.facts()
     assert (facts["open_orders"], facts["cancelled_orders"], facts["stock_changes"]) == ([], ["REQ-1"], {})
     assert facts["orders_without_stock"] == []
-    # The checks still tell what went wrong.
+    # The checks still tell what went wrong, and so does the cancelling.
+    shown = _call(environment, "cancel_order", order_id=order_id)
+    assert shown.visible == dict.fromkeys(
+        ("order_fulfilled@REQ-1", "deduction_valid@REQ-1", "confirmation_sent@REQ-1"), "failed"
+    )
+    assert "8 x P001 of 4 x P001; a confirmation was not sent" in shown.message
     assert _checks(environment) == [True, False, False, False]
     environment.close()
 
@@ -637,7 +696,8 @@ def test_a_confirmation_that_is_not_sent_leaves_the_order_alone() -> None:
     environment, order_id = _ordered(services={"mail": "down"})
     _deduct(environment, order_id)
     for _ in range(2):
-        assert _call(environment, "send_confirmation", order_id=order_id).error_kind == "mail_server_down"
+        refused = _call(environment, "send_confirmation", order_id=order_id)
+        assert (refused.error_kind, refused.visible) == ("mail_server_down", {"confirmation_sent@REQ-1": "failed"})
     assert _call(environment, "send_email", to="a@b.example", content="x").error_kind == "mail_server_down"
     assert _checks(environment) == [True, True, True, False]
     assert environment.facts()["open_orders"] == ["REQ-1"]

@@ -82,7 +82,7 @@ def test_a_strategy_runs_to_its_end(file: LocalFile, strategy: str, language: st
     for call in calls:
         assert call["model"] == file.alias
         assert call["usage"]["input_tokens"] > call["usage"]["output_tokens"] > 0
-        assert call["cost_usd"] is None
+        assert call.get("cost_usd") is None
     # Every turn of a conversation begins like the one before, and the server need not read that again.
     assert all(call["usage"]["cached_input_tokens"] > 500 for call in calls[1:])
     executed = [event.data for event in result.events if event.kind == "tool_call" and event.data["executed"]]

@@ -1,9 +1,12 @@
+import ast
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from plan_runner import steps
 
+import agentlab.planning
 from agentlab.errors import CorruptRecord, PlanError
 from agentlab.planning.plan import Analysis, CriticalPath, PlanGraph, PlanStep
 from agentlab.references import Reference
@@ -61,6 +64,23 @@ def test_networkx_is_loaded_on_use_alone() -> None:
     code = "import sys, agentlab.planning.plan; print('networkx' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "False"
+
+
+PURE = (
+    "extraction", "fields", "granularity", "inputs", "plan", "policy", "problems", "reading", "ready", "recovery",
+    "rules", "state", "statuses", "step_state", "structure", "validation", "view",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_planning_is_data_in_data_out(name: str) -> None:
+    text = Path(agentlab.planning.__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    imported = {
+        alias.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import) for alias in node.names
+    }
+    imported |= {node.module or "" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+    outside = {"asyncio", "time", "agentlab.session", "agentlab.models", "agentlab.store", "agentlab.environments"}
+    assert not [module for module in imported if any(f"{module}.".startswith(f"{each}.") for each in outside)]
 
 
 def test_a_plan_comes_back_from_json() -> None:

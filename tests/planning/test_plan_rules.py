@@ -50,6 +50,23 @@ def test_a_required_step_by_tool_or_worker_type() -> None:
     assert problems[0].message_zh == "没有使用 look / reader 的步骤。先看"
 
 
+def test_every_step_that_could_stop_an_effect_comes_before_it() -> None:
+    rules = RulePack(
+        name="r", required_edges=(RequiredEdge(later=("send",), earlier=("look",), same="id", every=True),)
+    )
+    looks = [PlanStep(name, tool="look", arguments={"id": of}) for name, of in (("a", "1"), ("b", "2"), ("c", "1"))]
+
+    def plan(*depends_on: str, **arguments: Any) -> list[str]:
+        problems = check(rules, *looks, PlanStep("s", tool="send", depends_on=depends_on, arguments=arguments))
+        assert {problem.code for problem in problems} <= {"missing_edge"}
+        return [problem.message for problem in problems]
+
+    assert plan("a", "b", "c") == plan("a", "c", id="1") == plan("b", id=2) == plan(id="3") == []
+    assert plan("a", "b") == ["Step s: send must come after step c, and may run before it."]
+    assert plan("c", id="1") == ["Step s: send must come after step a, and may run before it."]
+    assert codes(rules, PlanStep("s", tool="send")) == []
+
+
 def test_a_required_order_with_an_argument_in_common() -> None:
     rules = RulePack(name="r", required_edges=(RequiredEdge(later=("change",), earlier=("look",), same="id"),))
 

@@ -236,9 +236,11 @@ def test_skipping_blocks_strong_dependents_and_leaves_weak_ones_a_gap() -> None:
     state.skip("a", "not critical", ERROR)
     assert statuses(state) == ["skipped", "blocked", "pending"]
     assert state.explain("strong") == "blocked, because step a is skipped: not critical"
+    assert state.explain("weak") == ""
     advance(state, "weak")
     assert state["weak"].gaps == ("a",)
     assert state.status == "partial"
+    assert PlanState.from_json(json.loads(json.dumps(state.to_json())))["weak"] == state["weak"]
 
 
 # Retry, approval, progress, time
@@ -444,7 +446,11 @@ def test_a_new_plan_keeps_what_has_completed_and_remembers_what_was_tried() -> N
 def eventful() -> tuple[Runner, PlanState]:
     tools = {"work": Tool("work", "w", {}, effect="write", compensate="undo"), "undo": Tool("undo", "u", {})}
     graph = steps(
-        ("a", ""), ("b", "a"), ("c", "b ~d"), ("d", "", {"tool": "read"}), ("e", "d", {"kind": "map", "over": [1, 2]})
+        ("a", ""),
+        ("b", "a", {"is_critical": True}),
+        ("c", "b ~d"),
+        ("d", "", {"tool": "read"}),
+        ("e", "d", {"kind": "map", "over": [1, 2]}),
     )
     script = {
         "a": ToolResult(True, data={"x": [1]}, visible={"k": "passed"}),

@@ -1,5 +1,6 @@
 """The tools that fulfil a customer's request: an order, the stock it takes, the confirmation, and how to undo them."""
 
+import dataclasses
 from sqlite3 import Connection
 
 from agentlab.environments.sales.reports import MAIL_TIMEOUT_S, ReportTools
@@ -68,7 +69,7 @@ class SalesTools(ReportTools):
             if order is None:
                 return _not_found("Order", order_id)
             database.execute("UPDATE orders SET status = 'cancelled' WHERE order_id = ?", (order_id,))
-        return ToolResult(True, subject=order["request_id"], message=f"{order_id} is cancelled.")
+            return _cancelled(database, order)
 
     @tool(effect="write", compensate="restore_stock", timeout_s=None, zh="为订单扣减库存。")
     def deduct_stock(self, order_id: str, product_id: str, quantity: int) -> ToolResult:
@@ -149,7 +150,9 @@ class SalesTools(ReportTools):
             message = f"{order_id} is cancelled, so there is nothing to confirm."
             return ToolResult(False, subject=request_id, message=message, error_kind="order_cancelled")
         content = f"Your request {request_id} is confirmed as {order_id}: {order['quantity']} x {order['product_id']}."
-        return self._mail(customer["address"], f"Order {order_id}", content, request_id)
+        result = self._mail(customer["address"], f"Order {order_id}", content, request_id)
+        visible = {f"confirmation_sent@{request_id}": "passed" if result.success else "failed"}
+        return dataclasses.replace(result, visible=visible)
 
     @tool(timeout_s=None, zh="检查请求对应订单的总价是否等于数量乘以目录单价。")
     def check_order_total(self, request_id: str) -> ToolResult:
@@ -181,7 +184,7 @@ class SalesTools(ReportTools):
             order = database.execute(_ORDER.format("request_id"), (request_id,)).fetchone()
             if order is None:
                 return _no_order(request_id)
-            taken = _sums(database, order["order_id"], "AND quantity < 0")
+            taken = _taken(database, order)
         wanted = {order["product_id"]: order["quantity"]}
         message = f"Ordered: {_pieces(wanted)}; taken out: {_pieces(taken)}."
         return _check("deduction_valid", request_id, taken == wanted, {"ordered": wanted, "taken": taken}, message)
@@ -247,6 +250,28 @@ def _move(database: Connection, order_id: str, product_id: str, quantity: int) -
     database.execute(
         "INSERT INTO movements (order_id, product_id, quantity) VALUES (?, ?, ?)", (order_id, product_id, quantity)
     )
+
+
+def _taken(database: Connection, order: JsonObject) -> dict[str, int]:
+    """Pieces that were taken out of the stock for an order, those included that were put back later."""
+    return _sums(database, order["order_id"], "AND quantity < 0")
+
+
+def _cancelled(database: Connection, order: JsonObject) -> ToolResult:
+    """The result of cancelling an order, which shows which criteria are not met for good."""
+    request_id, taken = order["request_id"], _taken(database, order)
+    confirmed = database.execute("SELECT 1 FROM mails WHERE request_id = ?", (request_id,)).fetchone() is not None
+    visible = {f"order_fulfilled@{request_id}": "failed"}
+    if taken != {order["product_id"]: order["quantity"]}:
+        visible[f"deduction_valid@{request_id}"] = "failed"
+    if not confirmed:
+        visible[f"confirmation_sent@{request_id}"] = "failed"
+    message = (
+        f"{order['order_id']} is cancelled, so {request_id} is not fulfilled. Taken out of the stock for it: "
+        f"{_pieces(taken)} of {order['quantity']} x {order['product_id']}; a confirmation was "
+        f"{'sent' if confirmed else 'not sent'}."
+    )
+    return ToolResult(True, subject=request_id, message=message, visible=visible)
 
 
 def _sums(database: Connection, order_id: str, condition: str = "") -> dict[str, int]:

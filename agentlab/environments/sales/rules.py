@@ -1,30 +1,33 @@
 """What a plan for the sales suite must contain: the checks of the task, and nothing sent or taken before its ground."""
 
 from agentlab.plan_rules import RequiredEdge, RulePack
+from agentlab.records import JsonObject
 from agentlab.tasks import Text
 
-_ADDRESS_FIRST = Text(
-    zh="邮件发出后无法撤回：发送前必须先核对收件团队的地址。",
-    en="A mail cannot be taken back: the address of the team is checked before it is sent.",
-)
-_DATA_FIRST = Text(
-    zh="邮件发出后无法撤回：发送前必须先检查邮件所依据的数据或库存。",
-    en="A mail cannot be taken back: what it reports is checked before it is sent.",
+_CHECKS_FIRST = Text(
+    zh="邮件发出后无法撤回：发送前必须完成全部检查。",
+    en="A mail cannot be taken back: everything is checked before it is sent.",
 )
 _ORDER_FIRST = Text(zh="没有订单就不能扣减库存。", en="There is no stock to deduct without an order.")
 _STOCK_FIRST = Text(zh="库存扣减之前不得确认订单。", en="An order is not confirmed before its stock is deducted.")
+_DATA_CHECKS = ("check_totals", "check_duplicates", "check_products", "check_deduction")
 
 RULES = RulePack(
     name="sales",
     required_edges=(
-        RequiredEdge(later=("send_email",), earlier=("check_recipient",), reason=_ADDRESS_FIRST),
+        RequiredEdge(later=("send_email",), earlier=("check_recipient",), reason=_CHECKS_FIRST),
+        RequiredEdge(later=("send_email",), earlier=_DATA_CHECKS, reason=_CHECKS_FIRST),
         RequiredEdge(
-            later=("send_email",),
-            earlier=("check_totals", "check_duplicates", "check_products", "check_deduction"),
-            reason=_DATA_FIRST,
+            later=("send_email",), earlier=(*_DATA_CHECKS, "check_recipient"), every=True, reason=_CHECKS_FIRST
         ),
         RequiredEdge(later=("deduct_stock",), earlier=("create_order",), reason=_ORDER_FIRST),
         RequiredEdge(later=("send_confirmation",), earlier=("deduct_stock",), reason=_STOCK_FIRST),
+        RequiredEdge(
+            later=("send_confirmation",),
+            earlier=("check_order_total", "check_deduction"),
+            every=True,
+            reason=_CHECKS_FIRST,
+        ),
         RequiredEdge(later=("check_deduction",), earlier=("deduct_stock",)),
         RequiredEdge(
             later=("check_order_total", "check_fulfilment", "check_confirmation"),
@@ -44,3 +47,15 @@ RULES = RulePack(
     },
     requires_description=True,
 )
+
+FAILURE_POLICY: JsonObject = {
+    "name": "sales",
+    "plan_decides": False,
+    "rules": [
+        {"name": "once more", "on_error": "retry", "attempts": 2},
+        {"name": "order and stock", "when": {"tools": ["create_order", "deduct_stock"]}, "on_error": "rollback"},
+        {"name": "rest", "on_error": "skip"},
+    ],
+}
+"""What a failed step leads to, as `plan_execute` takes it (parameter `policy`), whatever the plan says: order and stock
+are critical and undone together, a mail that cannot be sent is left out and reported."""

@@ -1,0 +1,86 @@
+"""The journal of a plan: every change is stored before anything else happens, so a kill loses no decision.
+
+Entries, in order: `goal` (what was asked, once), `plan` (a plan that was accepted), `change` (one transition of the
+state), `snapshot` (the environment after a step ended). A plan that replaces another begins where that one stood.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentlab.errors import CorruptRecord
+from agentlab.planning.plan import PlanGraph
+from agentlab.planning.state import Changes, PlanState
+from agentlab.planning.step_state import Transition
+from agentlab.records import JsonObject
+from agentlab.store import Store
+
+_ENDS = frozenset({"completed", "failed", "skipped", "rolled_back", "rollback_failed"})
+
+
+class Journal:
+    """Writes the journal of one attempt of a run.
+
+    Args:
+        store: where it is kept.
+        run_id: the run.
+        attempt: this attempt.
+        snapshot: gives the environment's state; it is stored with every change that ends a step.
+    """
+
+    def __init__(self, store: Store, run_id: str, attempt: int, snapshot: Callable[[], Any] | None = None) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._attempt = attempt
+        self._snapshot = snapshot
+
+    def goal(self, about: JsonObject) -> None:
+        """Store what was asked and with which settings."""
+        self._add([("goal", about)])
+
+    def plan(self, graph: PlanGraph) -> None:
+        """Store a plan that was accepted."""
+        self._add([("plan", graph.to_json())])
+
+    def changes(self, changes: Changes) -> None:
+        """Store changes of the plan's state, in one transaction."""
+        entries: list[tuple[str, JsonObject]] = [("change", change.to_json()) for change in changes]
+        if self._snapshot is not None and any(change.after in _ENDS for change in changes):
+            entries.append(("snapshot", {"state": self._snapshot()}))
+        self._add(entries)
+
+    def _add(self, entries: Sequence[tuple[str, JsonObject]]) -> None:
+        self._store.add_to_journal(self._run_id, self._attempt, entries)
+
+
+@dataclass(slots=True)
+class JournalContent:
+    """What a journal says."""
+
+    goal: JsonObject = field(default_factory=dict)
+    state: PlanState | None = None
+    """The plan as it stood at the last entry; None when no plan was accepted yet."""
+    snapshot: Any = None
+    """The environment after the last step that ended; None when none has."""
+
+
+def read_journal(store: Store, run_id: str) -> JournalContent:
+    """Return what the journal of a run says.
+
+    Raises:
+        CorruptRecord: an entry does not follow on those before it.
+    """
+    content = JournalContent()
+    for kind, data in store.read_journal(run_id):
+        if kind == "goal":
+            content.goal = data
+        elif kind == "plan":
+            graph = PlanGraph.from_json(data)
+            content.state = PlanState(graph) if content.state is None else content.state.continued(graph)
+        elif kind == "snapshot":
+            content.snapshot = data["state"]
+        elif content.state is None:
+            raise CorruptRecord(f"the journal of run {run_id} has a change before any plan")
+        else:
+            content.state.apply(Transition.from_json(data))
+    return content

@@ -1,0 +1,169 @@
+"""A tiny suite with real effects on disk, for killing a plan at every boundary; as a script it is `agentlab`.
+
+Effects are lines appended to `effects.log` in EFFECTS_FOLDER. KILL_AT names the boundary at which the process kills
+itself: before:STEP (inside the tool, before the effect), after:STEP (after the effect, before it is recorded),
+recorded:STEP (after the change to `completed` was stored), undo-before / undo-after (inside the undo tool).
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentlab.environments import base
+from agentlab.planning.journal import Journal
+from agentlab.records import ToolResult
+from agentlab.tasks import Criterion, Declared, ReferenceStep, Task, Text
+from agentlab.tools import Tool, tool, tools_of
+
+FOLDER = Path(os.environ.get("EFFECTS_FOLDER", "."))
+KNOWS = os.environ.get("ENVIRONMENT_KNOWS") == "1"
+TEXT = Text(zh="下单", en="order")
+STEPS = [
+    {"id": "look", "description": "d", "tool": "look", "arguments": {}, "depends_on": []},
+    {"id": "create", "description": "d", "tool": "create", "arguments": {"name": "A"}, "depends_on": ["look"]},
+    {"id": "pay", "description": "d", "tool": "pay", "arguments": {"name": "A"}, "depends_on": ["create"]},
+    {"id": "check", "description": "d", "tool": "check", "arguments": {}, "depends_on": ["pay"]},
+]
+FAILING = [
+    *STEPS[:3],
+    {"id": "ship", "description": "d", "tool": "ship", "arguments": {}, "depends_on": ["pay"], "is_critical": True},
+]
+
+
+def die(boundary: str) -> None:
+    if os.environ.get("KILL_AT") == boundary and not (FOLDER / "killed").exists():
+        (FOLDER / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def effects() -> list[str]:
+    path = FOLDER / "effects.log"
+    return path.read_text().split() if path.exists() else []
+
+
+def act(name: str) -> None:
+    with (FOLDER / "effects.log").open("a") as file:
+        file.write(f"{name}\n")
+
+
+class Effects:
+    version = "1"
+
+    def reset(self, task: Task, seed: int) -> None:
+        return None
+
+    def tools(self) -> tuple[Tool, ...]:
+        return tools_of(self)
+
+    @tool(timeout_s=None)
+    def look(self) -> ToolResult:
+        """Look."""
+        act("look")
+        return ToolResult(True, data={"seen": True})
+
+    @tool(timeout_s=None, effect="write", compensate="uncreate")
+    def create(self, name: str) -> ToolResult:
+        """Create."""
+        return self._effect("create")
+
+    @tool(timeout_s=None, effect="write", compensate="refund")
+    def pay(self, name: str) -> ToolResult:
+        """Pay."""
+        return self._effect("pay")
+
+    @tool(timeout_s=None)
+    def check(self) -> ToolResult:
+        """Check."""
+        return ToolResult(True, True, "paid")
+
+    @tool(timeout_s=None, effect="write")
+    def ship(self) -> ToolResult:
+        """Ship."""
+        return ToolResult(False, error_kind="no_stock", message="nothing left")
+
+    @tool(timeout_s=None, effect="idempotent")
+    def uncreate(self, name: str) -> ToolResult:
+        """Undo create."""
+        act("uncreate")
+        return ToolResult(True)
+
+    @tool(timeout_s=None, effect="idempotent")
+    def refund(self, name: str) -> ToolResult:
+        """Undo pay."""
+        die("undo-before")
+        act("refund")
+        die("undo-after")
+        return ToolResult(True)
+
+    def _effect(self, name: str) -> ToolResult:
+        die(f"before:{name}")
+        act(name)
+        die(f"after:{name}")
+        return ToolResult(True, data={"name": "A"})
+
+    def happened(self, name: str, arguments: Mapping[str, Any]) -> ToolResult | None:
+        return ToolResult(name in effects(), data={"name": "A"}) if KNOWS else None
+
+    def observe(self) -> str:
+        return ""
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, snapshot: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+def a_task(name: str, steps: list[dict[str, Any]]) -> Task:
+    return Task(
+        id=name,
+        suite="effects",
+        instruction=TEXT,
+        environment="effects",
+        criteria=(Criterion(name="paid", description=TEXT),),
+        checks={"paid": "passed"},
+        reference=(ReferenceStep(id="look", tool="look"),),
+        plan={"steps": steps},
+        cluster=name,
+        declared=Declared(steps=4),
+    )
+
+
+def load_suite() -> base.Suite:
+    def make(settings: Mapping[str, Any]) -> base.Environment:
+        return Effects()
+
+    return base.Suite("effects", TEXT, (a_task("order", STEPS), a_task("failing", FAILING)), make)
+
+
+def kill_after_recording() -> None:
+    """Let the process die right after the change of a step to `completed` was stored."""
+    write = Journal.changes
+
+    def changes(self: Journal, made: Any) -> None:
+        write(self, made)
+        for change in made:
+            if change.after in ("completed", "rolled_back"):
+                die(f"recorded:{change.step}")
+            if change.after == "running":
+                die(f"started:{change.step}")
+
+    Journal.changes = changes  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    sys.modules["effects"] = sys.modules["__main__"]
+    base.SUITES["effects"] = "effects:load_suite"
+    kill_after_recording()
+    from agentlab.cli import main
+
+    main()

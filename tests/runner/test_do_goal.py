@@ -1,0 +1,149 @@
+"""`agentlab do` and `agentlab resume`, killed for real at every boundary: no effect happens twice, none is lost."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agentlab.planning.journal import read_journal
+from agentlab.store import Store
+
+HERE = Path(__file__).parent
+
+
+def agentlab(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, str(HERE / "effects.py"), *arguments],
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+        env={**os.environ, "EFFECTS_FOLDER": str(folder), **environment},
+    )  # fmt: skip
+
+
+def do(
+    folder: Path, goal: str = "order", policy: str = "default", **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    journal = str(folder / "journal.sqlite")
+    return agentlab(folder, "do", goal, "--suite", "effects", "--journal", journal, "--policy", policy, **environment)
+
+
+def resume(folder: Path, *options: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return agentlab(folder, "resume", str(folder / "journal.sqlite"), *options, **environment)
+
+
+def effects(folder: Path) -> Counter[str]:
+    path = folder / "effects.log"
+    return Counter(path.read_text().split() if path.exists() else [])
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    store = Store(folder / "journal.sqlite")
+    try:
+        state = read_journal(store, str(store.read("runs")[-1]["run_id"])).state
+    finally:
+        store.close()
+    assert state is not None
+    return {step.id: state[step.id].status for step in state.graph.steps}
+
+
+def test_a_goal_is_carried_out_and_shown_live(tmp_path: Path) -> None:
+    done = do(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "step create running -> completed" in done.stdout
+    assert "ended: answered   verdict passed   success 1" in done.stdout
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+    again = resume(tmp_path)
+    assert (again.returncode, again.stdout.strip()) == (0, "completed: it ended: answered")
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+    second = do(tmp_path)
+    assert second.returncode == 2
+    assert "agentlab resume" in second.stderr
+
+
+@pytest.mark.parametrize("boundary", ["recorded:look", "recorded:create", "recorded:pay", "recorded:check"])
+def test_killed_after_the_record_continues_with_the_next_step(tmp_path: Path, boundary: str) -> None:
+    assert do(tmp_path, KILL_AT=boundary).returncode == -9
+    done = resume(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "ended: answered   verdict passed   success 1" in done.stdout
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+
+
+@pytest.mark.parametrize("boundary", ["started:create", "before:create", "before:pay", "after:create", "after:pay"])
+def test_killed_around_an_effect_is_looked_up_where_the_environment_knows(tmp_path: Path, boundary: str) -> None:
+    assert do(tmp_path, KILL_AT=boundary, ENVIRONMENT_KNOWS="1").returncode == -9
+    done = resume(tmp_path, ENVIRONMENT_KNOWS="1")
+    assert done.returncode == 0, done.stderr
+    assert "verdict passed   success 1" in done.stdout
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+
+
+@pytest.mark.parametrize(("boundary", "option"), [("before:pay", "--did-not-happen"), ("after:pay", "--happened")])
+def test_killed_around_an_effect_that_nobody_knows_of_asks_and_waits_for_nothing(
+    tmp_path: Path, boundary: str, option: str
+) -> None:
+    assert do(tmp_path, KILL_AT=boundary).returncode == -9
+    before = effects(tmp_path)
+    for _ in range(2):
+        asked = resume(tmp_path)
+        assert asked.returncode == 3
+        assert "nobody knows whether these took effect: pay" in asked.stdout
+        assert "--happened pay" in asked.stdout
+    assert effects(tmp_path) == before
+    assert statuses(tmp_path)["pay"] == "interrupted"
+    done = resume(tmp_path, option, "pay")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+    assert set(statuses(tmp_path).values()) == {"completed"}
+
+
+def test_killed_in_a_read_runs_the_read_again(tmp_path: Path) -> None:
+    assert do(tmp_path, KILL_AT="started:look").returncode == -9
+    assert "verdict passed   success 1" in resume(tmp_path).stdout
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+
+
+def test_a_critical_failure_is_rolled_back_in_reverse_order(tmp_path: Path) -> None:
+    done = do(tmp_path, "failing", "rollback_critical")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "effects.log").read_text().split() == ["look", "create", "pay", "refund", "uncreate"]
+    assert statuses(tmp_path) == {"look": "completed", "create": "rolled_back", "pay": "rolled_back", "ship": "failed"}
+
+
+@pytest.mark.parametrize("boundary", ["undo-before", "undo-after"])
+def test_killed_during_a_rollback_is_left_to_a_person(tmp_path: Path, boundary: str) -> None:
+    assert do(tmp_path, "failing", "rollback_critical", KILL_AT=boundary).returncode == -9
+    before = effects(tmp_path)
+    asked = resume(tmp_path)
+    assert asked.returncode == 3
+    assert "pay" in asked.stdout
+    assert effects(tmp_path) == before
+    assert statuses(tmp_path)["ship"] == "failed"
+
+
+def test_killed_between_two_undos_never_undoes_twice(tmp_path: Path) -> None:
+    assert do(tmp_path, "failing", "rollback_critical", KILL_AT="recorded:pay-undo").returncode == 0
+    assert effects(tmp_path)["refund"] == effects(tmp_path)["uncreate"] == 1
+
+
+def test_killed_before_there_is_a_plan_starts_anew(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.sqlite"
+    code = (
+        "import os, sys; sys.argv = ['x']; sys.path.insert(0, sys.argv[0]); import effects\n"
+        "from agentlab.environments import base; base.SUITES['effects'] = 'effects:load_suite'\n"
+        "from agentlab.strategies import plan_execute\n"
+        "async def die(self): os.kill(os.getpid(), 9)\n"
+        "plan_execute.PlanExecute.solve = lambda self, session: die(self)\n"
+        "from agentlab.runner.blocking import run_blocking\nfrom agentlab.runner.do_goal import do_goal\n"
+        f"run_blocking(do_goal('order', {str(journal)!r}, suite='effects'))"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(HERE), "EFFECTS_FOLDER": str(tmp_path)},
+        check=False,
+    )
+    assert killed.returncode == -9
+    assert "verdict passed   success 1" in resume(tmp_path).stdout
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
