@@ -25,13 +25,12 @@ def observe(result: ToolResult, limit_chars: int, handle: str, notice: str = "")
         notice: remark of the session, shown first.
     """
     payload = _payload(result, notice)
-    text = dumps(payload)
-    if len(text) <= limit_chars:
-        return Observation(text, result, notice=notice)
+    whole = dumps(payload)
+    if len(whole) <= limit_chars:
+        return Observation(whole, result, notice=notice)
     payload["data"] = preview(result.data, handle, limit_chars // 2)
     text = cut_middle(dumps(payload), limit_chars)
-    left_out = max(0, len(dumps(result.data)) - len(text))
-    return Observation(text, result, cut_chars=left_out, notice=notice)
+    return Observation(text, result, cut_chars=len(whole) - len(text), notice=notice)
 
 
 def preview(data: Any, handle: str, limit_chars: int) -> JsonObject:

@@ -1,6 +1,7 @@
 """The parts of the documents that follow from the code: `<!-- generated: NAME -->` ... `<!-- end of NAME -->`.
 
 - `help`: what `--help` prints for every command
+- `strategy-parameters`: the parameters of every strategy
 - `experiment-fields`: every field of an experiment file
 - `columns FRAME`: every column of the frame `runs`, `steps` or `calls`
 """
@@ -21,6 +22,7 @@ from agentlab.budget import Budget
 from agentlab.cli.app import app
 from agentlab.columns import FRAMES
 from agentlab.runner.spec import Experiment, StrategyEntry
+from agentlab.strategies.base import STRATEGIES, build_strategy
 
 MARKED = re.compile(r"<!-- generated: (?P<name>[^>]+) -->\n(?P<body>.*?)<!-- end of (?P=name) -->", re.DOTALL)
 WIDTH = 80
@@ -28,6 +30,7 @@ WIDTH = 80
 WORDS: dict[str, dict[str, str]] = {
     "en": {
         "head": "| field | value | default | meaning |",
+        "parameters_head": "| strategy | parameters and their defaults |",
         "needed": "needed",
         "none": "none",
         "text": "text",
@@ -47,6 +50,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "zh": {
         "head": "| 字段 | 取值 | 默认值 | 含义 |",
+        "parameters_head": "| 策略 | 参数与默认值 |",
         "needed": "必填",
         "none": "无",
         "text": "文本",
@@ -144,6 +148,16 @@ def experiment_fields(_: str, language: str) -> str:
     return "\n".join(rows)
 
 
+def strategy_parameters(_: str, language: str) -> str:
+    """Return the table of the strategies' parameters."""
+    rows = [WORDS[language]["parameters_head"], "| --- | --- |"]
+    for name in STRATEGIES:
+        parameters = inspect.signature(type(build_strategy(name))).parameters.values()
+        shown = (f"`{parameter.name}: {json.dumps(parameter.default)}`" for parameter in parameters)
+        rows.append(f"| `{name}` | {', '.join(shown)} |")
+    return "\n".join(rows)
+
+
 def columns(frame: str, _: str) -> str:
     """Return the table of a frame's columns."""
     rows = [GRAINS[frame], "", "| column | dtype | meaning |", "| --- | --- | --- |"]
@@ -155,6 +169,7 @@ def columns(frame: str, _: str) -> str:
 
 BLOCKS: dict[str, Callable[[str, str], str]] = {
     "help": help_texts,
+    "strategy-parameters": strategy_parameters,
     "experiment-fields": experiment_fields,
     "columns": columns,
 }

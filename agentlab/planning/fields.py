@@ -97,9 +97,11 @@ class StepReader:
     def _stand_in(self, given: JsonObject, spare: JsonObject) -> None:
         """Use a number for a missing id, a tool's name for a missing tool, a title for a missing description."""
         for name in _NUMBERS:
-            if "id" not in given and _SHORT_NAME.fullmatch(str(spare.get(name, ""))):
+            number = spare.get(name)
+            is_short = isinstance(number, str | int) and _SHORT_NAME.fullmatch(str(number)) is not None
+            if "id" not in given and is_short:
                 given["id"] = spare.pop(name)
-        if "tool" not in given and spare.get("name") in self.tool_names:
+        if "tool" not in given and isinstance(spare.get("name"), str) and spare["name"] in self.tool_names:
             given["tool"] = spare.pop("name")
         texts = [text for name in (*_TITLES, *_NUMBERS) if isinstance(text := spare.get(name), str)]
         if texts:

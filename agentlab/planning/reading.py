@@ -20,6 +20,7 @@ from agentlab.planning.problems import in_order, problem, shown
 from agentlab.planning.rules import rule_problems
 from agentlab.planning.validation import Workers, check_steps, strong_bits, undeclared, weak_problems
 from agentlab.records import JsonObject, PlanProblem
+from agentlab.references import references_in
 from agentlab.tools import Tool, tools_from_schemas
 
 DEFAULT_MAX_STEPS = 20
@@ -59,6 +60,7 @@ def read_plan(
         PlanError: every problem, in the order of the rules; of an empty plan also the planner's explanation.
     """
     offered = _by_name(tools)
+    done = _without_gaps(done)
     draft = extract_plan(text)
     if not isinstance(draft.steps, list):
         raise PlanError([problem("not_a_list", field=shown(draft.field), found=shown(draft.steps))])
@@ -95,6 +97,22 @@ def _by_name(tools: Sequence[Tool | Mapping[str, Any]]) -> dict[str, Tool]:
 def _names(steps: Sequence[PlanStep]) -> dict[str, str]:
     outputs = {step.output: step.id for step in steps if step.output is not None}
     return {**outputs, **{step.id: step.id for step in steps}}
+
+
+def _without_gaps(done: Sequence[PlanStep]) -> list[PlanStep]:
+    """The completed steps without weak dependencies that did not complete, and without the arguments they left open."""
+    names = {step.id for step in done}
+    settled = []
+    for step in done:
+        lost = set(step.weak_depends_on) - names
+        arguments = {
+            name: value
+            for name, value in step.arguments.items()
+            if not any(r.step in lost for r in references_in(value))
+        }
+        weak = tuple(name for name in step.weak_depends_on if name not in lost)
+        settled.append(dataclasses.replace(step, arguments=arguments, weak_depends_on=weak) if lost else step)
+    return settled
 
 
 def _plan_problems(draft: Draft, max_steps: int, notes: list[str]) -> list[PlanProblem]:

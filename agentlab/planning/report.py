@@ -10,10 +10,10 @@ from agentlab.planning.state import PlanState
 
 LONGEST_RESULT_CHARS = 400
 _WORD = re.compile(r"[A-Za-z0-9_@.+-]+|不完整|未通过|没有|[未不无]|通过|完成|失败|阻塞|跳过|回滚|取消|中断")
-_FACT_WORDS = frozenset(
-    "completed failed blocked skipped cancelled interrupted pending passed rolled back rollback incomplete unknown"
-    " true false null not no never without all every none".split()
-)
+_FACT_WORDS = frozenset({
+    "completed", "failed", "blocked", "skipped", "cancelled", "interrupted", "pending", "rolled", "back", "rollback",
+    "passed", "incomplete", "unknown", "true", "false", "null", "not", "no", "never", "without", "all", "every",
+})  # fmt: skip
 
 _WORDS = {
     "en": {

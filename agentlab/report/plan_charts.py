@@ -10,10 +10,9 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path
 
 from agentlab.planning.plan import PlanStep
-from agentlab.report.labels import STATUS_WORDS, plural, word
 from agentlab.report.plan_gantt import gantt
 from agentlab.report.plan_layout import Edge, Layout, layout
-from agentlab.report.plan_records import PlanRecord, Source, StepRecord
+from agentlab.report.plan_records import PlanRecord, Source, StepRecord, plan_summary, statuses_of
 from agentlab.report.plan_style import (
     LEGEND_ROW,
     NOT_PASSED,
@@ -28,7 +27,6 @@ from agentlab.report.plan_style import (
     plan_footer,
     shape,
     status_key,
-    statuses_of,
 )
 from agentlab.report.style import (
     EDGE,
@@ -72,7 +70,7 @@ def plan_graph(view_or_events: Source, language: str = "en") -> Chart:
     record = drawable_record(view_or_events)
     with drawing(language) as pen:
         figure, hints = Chart(), [pen.text("plan_hint")]
-        places = _placed(layout(record.graph), head_height(hints) + 0.12)
+        places = _placed(layout(record.graph, MOST_COLUMNS), head_height(hints) + 0.12)
         keys = _keys(record, pen)
         width = max(places.width, head_width(figure, hints), LEAST_WIDTH)
         lines = legend_lines(figure, keys, width - 2 * EDGE)
@@ -89,23 +87,13 @@ def plan_graph(view_or_events: Source, language: str = "en") -> Chart:
         number = record.number
         head = pen.text("plan_title") if number == 1 else pen.text("plan_title_number", number=number)
         title(figure, pen, head, hints)
-        return finish(figure, pen, plan_footer(record, pen), f"{head}. {caption_of(record, pen)}.", _kind(record))
-
-
-def caption_of(record: PlanRecord, pen: Pen) -> str:
-    """Return in words how many steps have which status, and which checks did not pass."""
-    statuses = [step.status for step in record.steps.values()]
-    counts = pen.text("plan_comma").join(
-        pen.text("plan_count", n=statuses.count(status), status=word(STATUS_WORDS, status, pen.language))
-        for status in statuses_of(record)
-    )
-    bad = pen.text("plan_comma").join(id for id, step in record.steps.items() if step.n_not_passed)
-    checks = pen.text("plan_caption_checks", steps=bad) if bad else ""
-    return pen.text("plan_caption", n=len(statuses), s=plural(len(statuses)), counts=counts, checks=checks)
-
-
-def _kind(record: PlanRecord) -> str | None:
-    return record.run.get("model_kind")
+        return finish(
+            figure,
+            pen,
+            plan_footer(record, pen),
+            f"{head}. {plan_summary(record, pen.language)}.",
+            record.run.get("model_kind"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +103,6 @@ class _Places:
     layout: Layout
     boxes: dict[str, tuple[float, float]]
     """Upper left corner of each step."""
-    per_band: int
     tops: list[float]
     """Of each band: where its channel for edges from the band above begins."""
     middles: list[float]
@@ -123,18 +110,18 @@ class _Places:
     bottom: float
 
     def band(self, column: int) -> int:
-        return column // self.per_band
+        return column // self.layout.per_band
 
     def left(self, column: int) -> float:
-        return EDGE + GUTTER / 2 + (column % self.per_band) * (BOX_WIDTH + GUTTER)
+        return EDGE + GUTTER / 2 + (column % self.layout.per_band) * (BOX_WIDTH + GUTTER)
 
     def y(self, column: int, height: float) -> float:
         return self.middles[self.band(column)] + height * ROW
 
 
 def _placed(plan: Layout, top: float) -> _Places:
-    n_bands = max(1, -(-plan.n_columns // MOST_COLUMNS))
-    per_band = max(1, -(-plan.n_columns // n_bands))
+    per_band = plan.per_band
+    n_bands = max(1, -(-plan.n_columns // per_band))
     used: list[list[float]] = [[] for _ in range(n_bands)]
     for edge in plan.edges:
         for column, height in edge.places:
@@ -149,7 +136,7 @@ def _placed(plan: Layout, top: float) -> _Places:
         middles.append(top - min(heights, default=0) * ROW + BOX_HEIGHT / 2)
         top += (max(heights, default=0) - min(heights, default=0)) * ROW + BOX_HEIGHT + BAND_GAP / 2
     width = 2 * EDGE + per_band * (BOX_WIDTH + GUTTER)
-    places = _Places(plan, {}, per_band, tops, middles, width, top)
+    places = _Places(plan, {}, tops, middles, width, top)
     for id, (column, height) in plan.places.items():
         places.boxes[id] = (places.left(column), places.y(column, height) - BOX_HEIGHT / 2)
     return places

@@ -34,12 +34,15 @@ class Layout:
     places: dict[str, tuple[int, float]]
     edges: tuple[Edge, ...]
     n_columns: int
+    per_band: int
+    """Columns side by side; the following ones belong into a further band below."""
 
 
-def layout(graph: PlanGraph) -> Layout:
+def layout(graph: PlanGraph, most_columns: int) -> Layout:
     """Return where to draw the steps and dependencies of a plan.
 
-    Strong dependencies that follow from others (a needs b needs c, so a needs c) are left out.
+    Strong dependencies that follow from others (a needs b needs c, so a needs c) are left out. Bands have at most
+    `most_columns` columns, and about the same number each.
     """
     column = {id: number for number, wave in enumerate(graph.waves()) for id in wave}
     edges = [(a, b, False) for a, b in direct_edges(graph)]
@@ -54,13 +57,17 @@ def layout(graph: PlanGraph) -> Layout:
         for at, name in path[1:-1]:
             columns[at].append(name)
     _sort(columns, paths)
-    heights = _heights(columns, set(column), paths)
+    n_bands = max(1, -(-len(columns) // most_columns))
+    per_band = max(1, -(-len(columns) // n_bands))
+    heights: dict[str, float] = {}
+    for start in range(0, len(columns), per_band):
+        heights |= _heights(columns[start : start + per_band], set(column), paths)
     places = {id: (column[id], heights[id]) for id in column}
     drawn = [
         Edge(a, b, weak, tuple((at, heights[name]) for at, name in path))
         for (a, b, weak), path in zip(edges, paths, strict=True)
     ]
-    return Layout(places, tuple(drawn), len(columns))
+    return Layout(places, tuple(drawn), len(columns), per_band)
 
 
 def direct_edges(graph: PlanGraph) -> list[tuple[str, str]]:
@@ -114,7 +121,7 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 def _heights(
     columns: Sequence[Sequence[str]], steps: set[str], paths: Sequence[Sequence[tuple[int, str]]]
 ) -> dict[str, float]:
-    """Every column centred; then what passes or stands is drawn towards its neighbours as far as there is room."""
+    """Of one band: every column centred, then what stands or passes is drawn towards its neighbours where there is room."""
     rooms = {name: ROOM if name in steps else PASSING_ROOM for names in columns for name in names}
     heights: dict[str, float] = {}
     for names in columns:
@@ -125,8 +132,9 @@ def _heights(
     near: dict[str, list[str]] = {}
     for path in paths:
         for (_, first), (_, second) in pairwise(path):
-            near.setdefault(first, []).append(second)
-            near.setdefault(second, []).append(first)
+            if first in heights and second in heights:
+                near.setdefault(first, []).append(second)
+                near.setdefault(second, []).append(first)
     limit = max((abs(height) + rooms[name] / 2 for name, height in heights.items()), default=0.5)
     for _ in range(ROUNDS):
         for names in columns:

@@ -12,10 +12,11 @@ import pandas as pd
 
 from agentlab.errors import ConfigError
 from agentlab.planning.plan import PlanGraph
-from agentlab.planning.statuses import OPEN
+from agentlab.planning.statuses import OPEN, STEP_STATUSES, StepStatus
 from agentlab.planning.step_state import StepState
 from agentlab.planning.view import PlanView
 from agentlab.records import Event, JsonObject
+from agentlab.report.labels import STATUS_WORDS, plural, text, word
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class StepRecord:
     """What became of one step of a plan."""
 
     id: str
-    status: str = "pending"
+    status: StepStatus = "pending"
     bars: tuple[Bar, ...] = ()
     tries: int = 0
     """Executions, the session's own repeats included."""
@@ -159,6 +160,30 @@ def steps_table(source: Source) -> pd.DataFrame:
         )
     columns = ["step", "does", "depends_on", "status", "tries", "checks_passed", "checks_not_passed", "seconds"]
     return pd.DataFrame(rows, columns=[*columns, "reason"]).astype({"seconds": "Float64"}).round({"seconds": 3})
+
+
+def statuses_of(record: PlanRecord) -> list[StepStatus]:
+    """Return the statuses that occur among the steps, finished ones first."""
+    found = {step.status for step in record.steps.values()}
+    return sorted(found, key=lambda status: (status in OPEN, STEP_STATUSES.index(status)))
+
+
+def plan_summary(source: Source, language: str = "en") -> str:
+    """Return in one line how many steps have which status, and which checks did not pass.
+
+    Raises:
+        ConfigError: the events hold no plan.
+    """
+    record = record_of(source)
+    statuses = [step.status for step in record.steps.values()]
+    comma = text("plan_comma", language)
+    counts = comma.join(
+        text("plan_count", language, n=statuses.count(status), status=word(STATUS_WORDS, status, language))
+        for status in statuses_of(record)
+    )
+    bad = comma.join(id for id, step in record.steps.items() if step.n_not_passed)
+    checks = text("plan_caption_checks", language, steps=bad) if bad else ""
+    return text("plan_caption", language, n=len(statuses), s=plural(len(statuses)), counts=counts, checks=checks)
 
 
 class _Reader:

@@ -131,12 +131,6 @@ def look_key(look: StatusLook, words: str) -> Key:
     return Key(words, draw)
 
 
-def statuses_of(record: PlanRecord) -> list[str]:
-    """Return the statuses that occur, in the order of the legend."""
-    found = {step.status for step in record.steps.values()}
-    return [status for status in STATUS_LOOKS if status in found]
-
-
 def legend_lines(figure: Chart, keys: Sequence[Key], width: float) -> list[list[tuple[Key, float]]]:
     """Return the entries line by line, each with its place in inches from the left."""
     lines: list[list[tuple[Key, float]]] = []

@@ -1,14 +1,17 @@
 """What the notebooks show of a run and of an experiment: small frames and texts, computed here, shown there."""
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 import agentlab
 from agentlab.analysis.frames import load_runs
 from agentlab.analysis.rates import by_strategy
+from agentlab.environments.base import Suite, load_suite
 from agentlab.records import Event
 from agentlab.report.run_report import run_report
 from agentlab.report.trace_text import trace_lines
@@ -99,3 +102,13 @@ def judgement(result: RunResult) -> str:
     """Return the judgement of a run in one line."""
     score = result.score
     return f"verdict {score.verdict}, success {score.success}, outcome {score.outcome}, end_reason {result.end_reason}"
+
+
+def suite_with(name: str, **settings: Any) -> Suite:
+    """Return a suite whose environment has these settings, as an experiment's `environment` would give them.
+
+    Raises:
+        ConfigError: no such suite; an unknown setting is refused when a run starts.
+    """
+    suite = load_suite(name)
+    return dataclasses.replace(suite, make_environment=lambda given: suite.make_environment({**settings, **given}))

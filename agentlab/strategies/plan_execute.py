@@ -349,7 +349,7 @@ class Execution:
         worker = step.worker_type or "worker"
         if change.before != "running":
             written = step.to_json()
-            payload = {name: written[name] for name in ("tool", "arguments", "over") if name in written}
+            payload: JsonObject = {name: written[name] for name in ("tool", "arguments", "over") if name in written}
             payload["description"] = step.description
             return {"message": "assign", "sender": "scheduler", "receiver": worker, "payload": payload}
         back = {"sender": worker, "receiver": "scheduler"}

@@ -3,6 +3,8 @@
 import json
 import random
 import time
+from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -10,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_runner import Runner, failing, scripted, steps
 
+from agentlab.errors import PlanError
+from agentlab.plan_rules import RequiredEdge, RulePack
+from agentlab.planning.fields import ALIASES
 from agentlab.planning.plan import PRIORITIES, PlanGraph, PlanStep
 from agentlab.planning.reading import read_plan
 from agentlab.planning.recovery import rollback_plan
 from agentlab.planning.state import PlanState
 from agentlab.planning.step_state import StepError
+from agentlab.planning.validation import check_plan
 from agentlab.records import ToolResult
 from agentlab.tools import Tool
 
@@ -139,6 +145,55 @@ def test_an_undo_never_comes_before_the_undo_of_what_rests_on_it(graph: PlanGrap
     assert set(graph.ancestors(doomed)) <= set(undone)
     rests_on = set(graph.descendants(*graph.ancestors(doomed))) | set(graph.ancestors(doomed))
     assert set(undone) <= rests_on
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.sampled_from(
+        ["a", "b", "t", "map", "goal", "high", "retry", "steps.a.output", "$b.x[0]", "item", "{{steps.a.output}} x", ""]
+    ) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["x", "type", "value", "$ref"]), inner),
+    max_leaves=5,
+)  # fmt: skip
+KEYS = st.sampled_from(
+    [*(field.name for field in fields(PlanStep)), *ALIASES, "name", "step", "status", "dependsOn", "?"]
+)
+TOOL = Tool("t", "", {"type": "object", "properties": {"x": {"type": "string"}}}, returns={"properties": {"x": {}}})
+
+
+def outcome(text: str) -> PlanGraph | PlanError:
+    try:
+        return read_plan(text, [TOOL], workers={"a": ["t"]})
+    except PlanError as error:
+        return error
+
+
+@given(entries=st.lists(st.dictionaries(KEYS, VALUES, max_size=6) | VALUES, max_size=4), rest=VALUES)
+def test_whatever_a_planner_writes_is_a_sound_plan_or_has_problems_with_fixes(entries: list[Any], rest: Any) -> None:
+    rules = RulePack(name="r", requires_description=True, required_edges=(RequiredEdge(later=("t",), earlier=("t",)),))
+    for text in (
+        json.dumps({"steps": entries, "x": rest}),
+        json.dumps(entries),
+        json.dumps({"plan": rest}),
+        str(entries),
+    ):
+        read = outcome(text)
+        if isinstance(read, PlanError):
+            assert read.problems
+            assert all(problem.message and problem.message_zh and problem.fix for problem in read.problems)
+            assert read.feedback("en")
+            assert read.feedback("zh")
+            continue
+        assert check_plan(read, [TOOL], workers={"a": ["t"]}) == ()
+        assert PlanGraph.from_json(json.loads(json.dumps(read.to_json()))) == read
+        check_plan(read, [TOOL], rules=rules)
+
+
+@given(text=st.text(alphabet="{}[]\"',:steptaknlu1 \n`#"))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    with suppress(PlanError):
+        read_plan(text, [TOOL])
+    with suppress(PlanError):
+        read_plan('{"steps": ' + text, [TOOL])
 
 
 LONG = 10_000

@@ -235,6 +235,16 @@ def test_a_new_plan_keeps_what_has_completed() -> None:
     assert "q" in str(error)
 
 
+def test_a_completed_step_keeps_no_tie_to_a_step_that_did_not_complete() -> None:
+    refund = PlanStep(
+        "r", tool="create_refund", weak_depends_on=("q", "lost"), depends_on=("q",),
+        arguments={"order_id": "O1", "amount": 1, "notify": Reference("lost", ("flag",))},
+    )  # fmt: skip
+    graph = read_plan(plan(look("n", "r")), TOOLS, done=[DONE, refund])
+    assert graph.step("r").weak_depends_on == ("q",)
+    assert graph.step("r").arguments == {"order_id": "O1", "amount": 1}
+
+
 def test_workers_and_what_they_may_use() -> None:
     workers = {"db": ["query_order_detail"], "mail": []}
     assert read_plan(plan(look("a", worker="db")), TOOLS, workers=workers).step("a").worker_type == "db"
