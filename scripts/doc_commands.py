@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(?P<info>\w[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTPUT = re.compile(r"(?P<head>\n\n?```text\n).*?^```$", re.MULTILINE | re.DOTALL)
 TIME_LIMIT_S = 300
+MOST_LINES = 15
+"""Of the output of a command that went wrong: its end."""
 
 
 class DocumentProblem(Exception):
@@ -57,7 +59,8 @@ def run_command(command: str, words: Sequence[str], folder: Path) -> str:
         timeout=TIME_LIMIT_S,
     )
     if done.returncode != wanted:
-        raise DocumentProblem(f"ended with status {done.returncode}, not {wanted}:\n{command}{done.stdout}")
+        shown = "\n".join(done.stdout.splitlines()[-MOST_LINES:])
+        raise DocumentProblem(f"ended with status {done.returncode}, not {wanted}:\n{command}{shown}")
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 

@@ -168,6 +168,40 @@ def test_the_step_by_step_notebooks_show_the_worked_examples(tmp_path: Path, nam
     assert ("未通过：amount_valid@ORDER1002" if language == "zh" else "Not passed: amount_valid@ORDER1002") in shown
 
 
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_the_plan_notebook_shows_every_way_a_plan_can_go(tmp_path: Path, language: str) -> None:
+    parameters = {"language": language, "delay_scale": 0.01}
+    executed = execute_notebook(NOTEBOOKS / "03_plan_and_execute.ipynb", tmp_path / "o.ipynb", parameters)
+    shown = outputs(executed)
+    expected = {
+        "en": [
+            "3 steps: 3 completed; checks not passed: amount, status",
+            "3 steps: 1 failed, 2 blocked",
+            "Execution incomplete: query, amount, status",
+            "7 steps: 7 completed",
+            "9 steps: 8 completed, 1 skipped; checks not passed: totals",
+            "8 steps: 8 completed",
+            "2: 5 steps: 5 completed",
+            "1 rolled back",
+        ],
+        "zh": [
+            "共 3 步：完成 3；检查未通过：amount，status",
+            "共 3 步：失败 1，阻塞 2",
+            "执行不完整：query, amount, status",
+            "共 7 步：完成 7",
+            "共 9 步：完成 8，跳过 1；检查未通过：totals",
+            "共 8 步：完成 8",
+            "2: 共 5 步：完成 5",
+            "已回滚 1",
+        ],
+    }
+    assert [line for line in expected[language] if line not in shown] == []
+    assert "tried twice: 3.2" in shown
+    assert "verdict incomplete, success 1, outcome incomplete_right" in shown
+    assert shown.count("success 1") == 8
+    assert executed.read_text(encoding="utf-8").count('"image/png"') == 12
+
+
 def test_an_experiment_runs_and_is_compared_in_notebooks(tmp_path: Path) -> None:
     spec = tmp_path / "small.yaml"
     spec.write_text(

@@ -61,11 +61,7 @@ def read_plan(
     """
     offered = _by_name(tools)
     done = _without_gaps(done)
-    draft = extract_plan(text)
-    if not isinstance(draft.steps, list):
-        raise PlanError([problem("not_a_list", field=shown(draft.field), found=shown(draft.steps))])
-    if not draft.steps:
-        raise PlanError([problem("empty_plan")], _explanation(draft.rest))
+    draft = _draft_with_steps(text)
     reader = StepReader(offered, names=_names(done))
     problems = _plan_problems(draft, max_steps, reader.notes)
     written = reader.read_all(draft.steps)
@@ -87,6 +83,16 @@ def read_plan(
         explanation=_explanation(draft.rest),
         notes=tuple(reader.notes),
     )
+
+
+def _draft_with_steps(text: str) -> Draft:
+    """The plan in the text; without steps there is nothing to check, and the explanation is what counts."""
+    draft = extract_plan(text)
+    if not isinstance(draft.steps, list):
+        raise PlanError([problem("not_a_list", field=shown(draft.field), found=shown(draft.steps))])
+    if not draft.steps:
+        raise PlanError([problem("empty_plan")], _explanation(draft.rest))
+    return draft
 
 
 def _by_name(tools: Sequence[Tool | Mapping[str, Any]]) -> dict[str, Tool]:

@@ -85,16 +85,16 @@ def gantt(view_or_events: Source, language: str = "en") -> Chart:
         figure, hints = Chart(), [pen.text("gantt_hint")]
         keys = _keys(lines, pen)
         names = [fitted(figure, line.name, FONT_SIZE, NAME_WIDTH, lines=1) for line in lines]
-        left = EDGE + max(0.7, *(text_width(figure, name, FONT_SIZE) for name in names)) + 0.15
+        left = EDGE + max([0.7, *(text_width(figure, name, FONT_SIZE) for name in names)]) + 0.15
         heads = [pen.text("gantt_column_tries"), pen.text("gantt_column_time")]
         edges = _column_edges(figure, heads, [_cells(line.step, times) for line in lines], left + CHART_WIDTH)
         width = max(edges[-1] + EDGE, head_width(figure, hints))
         legend = legend_lines(figure, keys, width - 2 * EDGE)
         top = head_height(hints) + HEAD
-        bottom = top + ROW * len(lines)
+        bottom = top + ROW * max(1, len(lines))
         height = bottom + AXIS + LEGEND_ROW * len(legend) + FOOTER
         figure.set_size_inches(width, height)
-        axes = axes_at(figure, left, top, CHART_WIDTH, ROW * len(lines))
+        axes = axes_at(figure, left, top, CHART_WIDTH, bottom - top)
         _set_up(axes, times, len(lines), pen)
         for y, (line, name) in enumerate(zip(lines, names, strict=True)):
             middle = top + ROW * (y + 0.5)
@@ -185,7 +185,9 @@ def _ink(line: _Line) -> str:
 
 
 def _set_up(axes: Axes, times: _Times, n_lines: int, pen: Pen) -> None:
-    axes.set(xlim=(0, times.limit), ylim=(n_lines - 0.5, -0.5), yticks=[])
+    axes.set(xlim=(0, times.limit), ylim=(max(1, n_lines) - 0.5, -0.5), yticks=[])
+    # Ticks outside the axis are not drawn, but they would count as text of the figure.
+    axes.set_xticks([at for at in axes.get_xticks() if 0 <= at <= times.limit] if times.length_s else [])
     axes.set_xlabel(pen.text("gantt_axis_ms" if times.is_ms else "gantt_axis_s"), fontsize=SMALL)
     axes.grid(axis="x", color=GRID, linewidth=0.8)
 

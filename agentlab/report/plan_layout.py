@@ -121,7 +121,7 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 def _heights(
     columns: Sequence[Sequence[str]], steps: set[str], paths: Sequence[Sequence[tuple[int, str]]]
 ) -> dict[str, float]:
-    """Of one band: every column centred, then what stands or passes is drawn towards its neighbours where there is room."""
+    """Of one band: every column centred, then everything moves to its neighbours where there is room."""
     rooms = {name: ROOM if name in steps else PASSING_ROOM for names in columns for name in names}
     heights: dict[str, float] = {}
     for names in columns:

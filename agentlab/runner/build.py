@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import json
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import agentlab
 from agentlab.answers import submit_tool
@@ -31,23 +31,64 @@ WORK_S_PER_CALL = 30.0
 
 
 @dataclass(frozen=True, slots=True)
+class RunDesign:
+    """What all repeats of one cell of the grid share."""
+
+    suite: Suite
+    task: Task
+    settings: SessionSettings
+    budget: Budget
+    environment_settings: JsonObject
+    factors: JsonObject
+    """Every factor but `repeat` and `seed`."""
+    row: JsonObject
+    """Columns that are known before a run starts, but those that tell the repeats apart."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedRun:
     """One run of the grid: identity, what to build it from, and what is known of it before it starts."""
 
     run_id: str
-    factors: JsonObject
-    row: JsonObject
-    suite: Suite
-    task: Task
     cell: CellOrder
-    settings: SessionSettings
-    budget: Budget
     seed: int
-    environment_settings: JsonObject
+    design: RunDesign
+    """Shared: of a large grid, each run holds but a few hundred bytes of its own."""
+
+    @property
+    def suite(self) -> Suite:
+        """The suite of the task."""
+        return self.design.suite
+
+    @property
+    def task(self) -> Task:
+        """The task, with its truth."""
+        return self.design.task
+
+    @property
+    def settings(self) -> SessionSettings:
+        """What the experiment fixes for all strategies."""
+        return self.design.settings
+
+    @property
+    def budget(self) -> Budget:
+        """Limits of the run."""
+        return self.design.budget
+
+    @property
+    def factors(self) -> JsonObject:
+        """Every factor that defines the run."""
+        return {**self.design.factors, "repeat": self.cell.repeat, "seed": self.seed}
+
+    @property
+    def row(self) -> JsonObject:
+        """The columns of the run's row that are known before it starts."""
+        own = {"run_id": self.run_id, "repeat": self.cell.repeat, "seed": self.seed}
+        return {**self.design.row, **own, "factors": json.dumps(self.factors, ensure_ascii=False)}
 
     def environment(self) -> Environment:
         """Return a fresh environment."""
-        return self.suite.make_environment(self.environment_settings)
+        return self.design.suite.make_environment(self.design.environment_settings)
 
     def strategy(self) -> Strategy:
         """Return a fresh strategy."""
@@ -91,7 +132,13 @@ def plan_runs(experiment: Experiment, models: ModelPool) -> list[PlannedRun]:
         raise ConfigError(f"Experiment {experiment.name} has no tasks.")
     suites = {suite.name: suite for suite, _ in tasks}
     offers = {name: _offer(suite, experiment) for name, suite in suites.items()}
-    planned = [_planned(experiment, tasks, cell, models, offers) for cell in cells(experiment, len(tasks))]
+    designs: dict[tuple[Any, ...], RunDesign] = {}
+    planned = []
+    for cell in cells(experiment, len(tasks)):
+        key = (cell.task_index, cell.language, cell.model, cell.strategy.title)
+        if key not in designs:
+            designs[key] = _design(experiment, tasks, cell, models, offers)
+        planned.append(_planned(experiment, cell, designs[key]))
     if len({run.run_id for run in planned}) != len(planned):
         raise ConfigError(
             "Two strategies of the experiment are the same in every factor; remove one or change a parameter."
@@ -142,13 +189,19 @@ def _offer(suite: Suite, experiment: Experiment) -> _Offer:
         environment.close()
 
 
-def _planned(
+def _planned(experiment: Experiment, cell: CellOrder, design: RunDesign) -> PlannedRun:
+    seed = run_seed(experiment.seed, design.task.id, cell.repeat)
+    run_id = run_id_of({**design.factors, "repeat": cell.repeat, "seed": seed})
+    return PlannedRun(run_id, cell, seed, design)
+
+
+def _design(
     experiment: Experiment,
     tasks: list[tuple[Suite, Task]],
     cell: CellOrder,
     models: ModelPool,
     offers: dict[str, _Offer],
-) -> PlannedRun:
+) -> RunDesign:
     suite, task = tasks[cell.task_index]
     model = models.get(cell.model)
     strategy = build_strategy(cell.strategy.name, cell.strategy.parameters)
@@ -165,7 +218,6 @@ def _planned(
         approvals=experiment.approvals,
         approved_tools=frozenset((suite.approved_tools or {}).get(task.id, ())),
     )
-    seed = run_seed(experiment.seed, task.id, cell.repeat)
     factors: JsonObject = {
         "task": [suite.name, task.id, task.version, task.digest()],
         "strategy": [strategy.name, strategy.version, _all_parameters(strategy, cell)],
@@ -175,11 +227,8 @@ def _planned(
         "model": cell.model,
         "settings": _settings_factors(settings),
         "budget": budget.model_dump(),
-        "repeat": cell.repeat,
-        "seed": seed,
     }
     row = {
-        "run_id": run_id_of(factors),
         "experiment": experiment.name,
         "suite": suite.name,
         "task_id": task.id,
@@ -195,8 +244,6 @@ def _planned(
         "answer_by": strategy.answer_by,
         "model": cell.model,
         "model_kind": model.kind,
-        "repeat": cell.repeat,
-        "seed": seed,
         "temperature": experiment.temperature,
         "examples": experiment.examples,
         "constrained": "on" if settings.constrained else "off",
@@ -211,11 +258,8 @@ def _planned(
         "source_digest": source_digest(strategy.name),
         "suite_digest": suite.source_digest,
         "package_version": agentlab.__version__,
-        "factors": json.dumps(factors, ensure_ascii=False),
     }
-    return PlannedRun(
-        row["run_id"], factors, row, suite, task, cell, settings, budget, seed, dict(experiment.environment)
-    )
+    return RunDesign(suite, task, settings, budget, dict(experiment.environment), factors, row)
 
 
 def _can_be_bound(strategy: Strategy, model: Model, tools: tuple[Tool, ...], language: str) -> bool:

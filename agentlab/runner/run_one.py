@@ -5,13 +5,22 @@ import datetime
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentlab.answers import submit_tool
 from agentlab.budget import Budget, Meter
 from agentlab.environments.base import Environment, Suite, settle
-from agentlab.errors import BudgetExceeded, ConfigError, InfrastructureError, Interrupted, QuotaExhausted, StopRun
+from agentlab.errors import (
+    AgentLabError,
+    BudgetExceeded,
+    ConfigError,
+    InfrastructureError,
+    Interrupted,
+    QuotaExhausted,
+    StopRun,
+)
 from agentlab.html_text import lines, table
 from agentlab.records import Answer, Event, JsonObject, Model
 from agentlab.scoring import Score, calls_of, score_run
@@ -110,48 +119,14 @@ async def run_one(
     started_at = datetime.datetime.now(datetime.UTC)
     trace = Trace(run_id, on_event)
     meter = Meter(budget)
-    answer: Answer | None = None
-    facts: JsonObject = {}
-    facts_before: JsonObject = {}
-    error: Exception | None = None
-    try:
-        async with asyncio.timeout(WALL_LIMIT_S):
-            session = await _open(task, environment, strategy, model, settings, suite, meter, trace, repeat, seed)
-            session.journal = journal
-            facts_before = await settle(environment.facts())
-            try:
-                answer = await strategy.solve(session)
-            finally:
-                session.close()
-                facts = await settle(environment.facts())
-        end_reason = "gave_up" if answer.gave_up else "answered"
-    except StopRun as stop:
-        end_reason, error = stop.end_reason, stop
-        if isinstance(stop, BudgetExceeded):
-            trace.add("budget_hit", "session", limit=stop.kind, message=str(stop))
-    except (InfrastructureError, TimeoutError) as trouble:
-        end_reason, error = "infrastructure", trouble
-    except (ConfigError, Interrupted, asyncio.CancelledError):
-        raise
-    except Exception as bug:
-        if debug:
-            raise
-        end_reason, error = "error", bug
-        trace.add("error", "session", where="agentlab", traceback=scrub(traceback.format_exc()))
-    finally:
-        await settle(environment.close())
+    parts = _Parts(task, environment, strategy, model, settings, suite or SuiteKnowledge(), journal, repeat, seed)
+    ended = await _solve(parts, meter, trace, debug)
     n_malformed = sum(1 for event in trace.of_kind("error") if event.data.get("where") == "reply")
-    score = score_run(task, answer, end_reason, calls_of(trace.events), facts, facts_before, n_malformed)
-    message = scrub(f"{type(error).__name__}: {error}") if error is not None else None
-    trace.add(
-        "run_end",
-        "session",
-        end_reason=end_reason,
-        message=message,
-        answer=_answer_data(answer),
-        success=score.success,
-        outcome=score.outcome,
-    )
+    calls = calls_of(trace.events)
+    score = score_run(task, ended.answer, ended.end_reason, calls, ended.facts, ended.facts_before, n_malformed)
+    message = _message(ended.error)
+    judged = {"success": score.success, "outcome": score.outcome, "answer": _answer_data(ended.answer)}
+    trace.add("run_end", "session", end_reason=ended.end_reason, message=message, **judged)
     return RunResult(
         run_id=run_id,
         task=task,
@@ -159,17 +134,93 @@ async def run_one(
         model=model.name,
         model_kind=model.kind,
         language=settings.language,
-        end_reason=end_reason,
-        answer=answer,
+        end_reason=ended.end_reason,
+        answer=ended.answer,
         score=score,
         meter=meter,
         events=trace.events,
-        facts=facts,
+        facts=ended.facts,
         started_at=started_at,
         wall_s=time.perf_counter() - trace.started,
         error=message,
-        is_quota_exhausted=isinstance(error, QuotaExhausted),
+        is_quota_exhausted=isinstance(ended.error, QuotaExhausted),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The live objects of a run."""
+
+    task: Task
+    environment: Environment
+    strategy: Strategy
+    model: Model
+    settings: SessionSettings
+    suite: SuiteKnowledge
+    journal: PlanJournal | None
+    repeat: int
+    seed: int
+
+
+@dataclass(slots=True)
+class _Ended:
+    """How the strategy's work ended."""
+
+    end_reason: str = "error"
+    answer: Answer | None = None
+    error: Exception | None = None
+    facts: JsonObject = field(default_factory=dict)
+    facts_before: JsonObject = field(default_factory=dict)
+
+
+async def _solve(parts: _Parts, meter: Meter, trace: Trace, debug: bool) -> _Ended:
+    """Let the strategy work, and name the way it ended; only what is nobody's result leaves as an exception."""
+    ended = _Ended()
+    try:
+        async with asyncio.timeout(WALL_LIMIT_S):
+            session = await _open(parts, meter, trace)
+            ended.facts_before = await settle(parts.environment.facts())
+            try:
+                ended.answer = await parts.strategy.solve(session)
+            finally:
+                session.close()
+                ended.facts = await settle(parts.environment.facts())
+        ended.end_reason = "gave_up" if ended.answer.gave_up else "answered"
+    except StopRun as stop:
+        ended.end_reason, ended.error = stop.end_reason, stop
+        if isinstance(stop, BudgetExceeded):
+            trace.add("budget_hit", "session", limit=stop.kind, message=str(stop))
+    except (InfrastructureError, TimeoutError) as trouble:
+        ended.end_reason, ended.error = "infrastructure", trouble
+    except (ConfigError, Interrupted, asyncio.CancelledError):
+        raise
+    except Exception as bug:
+        if debug:
+            raise
+        ended.end_reason, ended.error = "error", bug
+        trace.add("error", "session", where="agentlab", traceback=scrub(traceback.format_exc()))
+    finally:
+        await _close(parts.environment, trace)
+    return ended
+
+
+async def _close(environment: Environment, trace: Trace) -> None:
+    """Close the environment; that it failed to close is worth a line in the trace, and changes no result."""
+    try:
+        await settle(environment.close())
+    except Exception as error:
+        trace.add("error", "session", where="environment.close", message=scrub(f"{type(error).__name__}: {error}"))
+
+
+def _message(error: Exception | None) -> str | None:
+    """What went wrong, in words; of a bug also where."""
+    if error is None:
+        return None
+    text = f"{type(error).__name__}: {error}"
+    if not isinstance(error, AgentLabError | TimeoutError):
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        text += f" ({Path(last.filename).name}, line {last.lineno})"
+    return scrub(text)
 
 
 def knowledge_of(suite: Suite) -> SuiteKnowledge:
@@ -177,22 +228,12 @@ def knowledge_of(suite: Suite) -> SuiteKnowledge:
     return SuiteKnowledge(suite.rules, suite.workers)
 
 
-async def _open(
-    task: Task,
-    environment: Environment,
-    strategy: Strategy,
-    model: Model,
-    settings: SessionSettings,
-    suite: SuiteKnowledge | None,
-    meter: Meter,
-    trace: Trace,
-    repeat: int,
-    seed: int,
-) -> Session:
+async def _open(parts: _Parts, meter: Meter, trace: Trace) -> Session:
     """Reset the environment and open the session on it."""
-    await settle(environment.reset(task, seed))
-    view = task.view("zh" if settings.language == "zh" else "en")
-    tools = (*environment.tools(), submit_tool(view.criteria, view.language))
+    await settle(parts.environment.reset(parts.task, parts.seed))
+    view = parts.task.view("zh" if parts.settings.language == "zh" else "en")
+    tools = (*await settle(parts.environment.tools()), submit_tool(view.criteria, view.language))
+    strategy, model = parts.strategy, parts.model
     trace.add(
         "run_start",
         "session",
@@ -201,10 +242,14 @@ async def _open(
         model={"name": model.name, "kind": model.kind},
         tools=[tool.name for tool in tools],
         budget=meter.budget.model_dump(exclude_none=True),
-        seed=seed,
-        repeat=repeat,
+        seed=parts.seed,
+        repeat=parts.repeat,
     )
-    return Session(view, tools, settings, suite or SuiteKnowledge(), task, model, meter, trace, repeat, seed)
+    session = Session(
+        view, tools, parts.settings, parts.suite, parts.task, model, meter, trace, parts.repeat, parts.seed
+    )
+    session.journal = parts.journal
+    return session
 
 
 def _answer_data(answer: Answer | None) -> JsonObject | None:

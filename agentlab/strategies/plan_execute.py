@@ -205,8 +205,8 @@ class Execution:
         self._strategy = strategy
         self._tools = {tool.name: tool for tool in session.tools if not tool.is_control}
         done = sorted(state.with_status("completed"), key=lambda name: state[name].completed_seq or 0)
-        self._results: list[tuple[str, ToolResult]] = [
-            (state.graph.step(name).tool or "", result) for name in done for result in state[name].results
+        self._results: list[tuple[str, str, ToolResult]] = [
+            (name, state.graph.step(name).tool or "", result) for name in done for result in state[name].results
         ]
         self._handles: dict[int, str] = {}
         self._made: dict[str, list[ToolCall]] = {}
@@ -249,7 +249,7 @@ class Execution:
 
     def answer(self) -> Answer:
         """Return what the results say: statuses by evidence, nothing passed of which a part was not checked."""
-        findings = tuple(self._checked(f) for f in findings_of(self._session.view.criteria, self._results))
+        findings = tuple(self._checked(f) for f in findings_of(self._session.view.criteria, self._in_order()))
         verdict = verdict_of([finding.status for finding in findings])
         return Answer(findings, verdict, self.report())
 
@@ -267,6 +267,7 @@ class Execution:
             return result
 
         done = await self._session.map(act, calls, self._strategy.parallelism)
+        self._results += [(step.id, step.tool or "", result) for result, _ in done]
         return StepOutcome(tuple(result for result, _ in done), max((tries for _, tries in done), default=1))
 
     async def _act(self, step: PlanStep, tool: str, arguments: JsonObject) -> tuple[ToolResult, int]:
@@ -277,11 +278,11 @@ class Execution:
         observation = await self._session.act(step.worker_type or "worker", call, step.id, by_program=True)
         if observation.handle:
             self._handles[id(observation.result.data)] = observation.handle
-        self._results.append((tool, observation.result))
         return observation.result, max(1, observation.tries)
 
     async def _run_undo(self, step: PlanStep, tool: str, arguments: JsonObject) -> ToolResult:
         result, _ = await self._act(step, tool, arguments)
+        self._results.append((step.id, tool, result))
         if result.success:
             # The effect is gone, so a restart of the step is no repetition.
             for call in self._made.pop(step.id, ()):
@@ -296,7 +297,7 @@ class Execution:
         self._session.note("decision", "worker", step=step.id, on_surprise="react", error=failure.message)
         tools = tuple(tool for name, tool in self._tools.items() if name == step.tool or not is_high_risk(tool))
         results = await repair(self._session, tools, step.id, step.description or step.tool, failure.message)
-        self._results += results
+        self._results += [(step.id, tool, result) for tool, result in results]
         good = [result for tool, result in results if tool == step.tool and result.success]
         return StepOutcome((good[-1],), outcome.tries + len(results)) if good else outcome
 
@@ -314,15 +315,22 @@ class Execution:
         try:
             return await goal.work(step, inputs)
         finally:
-            self._results += goal.results
+            self._results += [(step.id, tool, result) for tool, result in goal.results]
 
     def _report(self, step: PlanStep, *, progress: float | None = None, activity: str = "") -> None:
         if self._scheduler is not None:
             self._scheduler.report(step.id, progress=progress, activity=activity)
 
+    def _in_order(self) -> list[tuple[str, ToolResult]]:
+        """Tools and results step by step, so that an answer does not depend on which parallel step was faster."""
+        ranks = {name: rank for rank, name in enumerate(self.state.graph.execution_order())}
+        # A step that is no longer in the plan belongs to one that this plan has replaced.
+        ordered = sorted(self._results, key=lambda entry: ranks.get(entry[0], -1))
+        return [(tool, result) for _, tool, result in ordered]
+
     def _checked(self, finding: Finding) -> Finding:
         """A passed finding about an owner only stands when every planned check of its kind was done."""
-        shown = [(tool, result) for tool, result in self._results if result.check == finding.criterion]
+        shown = [(tool, result) for _, tool, result in self._results if result.check == finding.criterion]
         if any(result.subject == finding.subject for _, result in shown):
             return finding
         tools = {tool for tool, _ in shown}

@@ -94,6 +94,8 @@ async def repair(
         if not isinstance(intent, CallIntent):
             break
         name, arguments = intent.calls[0]
+        if name not in {tool.name for tool in offered}:
+            break
         observation = await session.act("worker", ToolCall(f"repair_{number}", name, arguments), plan_step_id)
         results.append((name, observation.result))
         messages.append({"role": "assistant", "content": turn.kept})

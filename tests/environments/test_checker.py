@@ -157,6 +157,10 @@ class Counts(ToyEnvironment):
 class SharedState(ToyEnvironment):
     _shared: ClassVar[JsonObject] = {}
 
+    def reset(self, task: Task, seed: int) -> None:
+        super().reset(task, seed)
+        self.restore(self.snapshot())
+
     def restore(self, snapshot: JsonObject) -> None:
         self._shared.clear()
         self._shared.update(snapshot)

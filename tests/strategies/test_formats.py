@@ -131,7 +131,7 @@ def test_feedback_differs_by_language_and_names_unknown_problems() -> None:
 
 @every_format
 def test_an_unreadable_reply_cannot_be_written(format: ReplyFormat) -> None:
-    with pytest.raises(ValueError, match="not what a model means"):
+    with pytest.raises(ValueError, match="a turn is"):
         format.write(Unreadable("format_error", "Write an action."))
 
 
