@@ -6,6 +6,7 @@ Reading is tolerant where the meaning is plain (a fence, prose around the object
 and refuses everything else: a guessed status would be a claim that the model did not make.
 """
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
@@ -55,7 +56,13 @@ def submit_tool(criteria: Iterable[CriterionLike], language: str) -> Tool:
         language: zh or en, for the descriptions of the arguments.
     """
     listed = ", ".join(f"{c.name}@{c.subject}" if c.subject else c.name for c in criteria)
-    texts = _TEXTS["zh" if language == "zh" else "en"]
+    return _submit_tool(listed, "zh" if language == "zh" else "en")
+
+
+@functools.lru_cache(maxsize=1024)
+def _submit_tool(listed: str, language: str) -> Tool:
+    """One tool for all runs of a task: it holds no state, and its schema's validator is built once."""
+    texts = _TEXTS[language]
     finding = {
         "type": "object",
         "properties": {

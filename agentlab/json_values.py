@@ -57,11 +57,14 @@ def _plain(value: Any) -> Any:
     """A copy of a value that JSON has a form for already, which is most of them; keeps no account of the path."""
     kind = type(value)
     if kind is str:
-        return clean_text(value)
+        return value if value.isprintable() else clean_text(value)
     if kind is int or kind is bool or value is None:
         return value
     if kind is dict:
-        return {_plain_key(key): _plain(item) for key, item in value.items()}
+        return {
+            key if type(key) is str and key.isprintable() else _plain_key(key): _plain(item)
+            for key, item in value.items()
+        }
     if kind is list:
         return [_plain(item) for item in value]
     if kind is float and math.isfinite(value):

@@ -228,7 +228,7 @@ class Store:
         if not found:
             if any(known.startswith(run_id) for known in ids):
                 raise ConfigError(f"Run {run_id} has no trace: it is not finished, or it was interrupted.")
-            raise unknown_name("run", run_id, ids[:20], hint="`agentlab status DIR` shows the runs.")
+            raise unknown_name("run", run_id, ids[:20], hint="The report lists runs worth a look.")
         if len({row.run_id for row in found}) > 1:
             raise ConfigError(
                 f"Several runs begin with {run_id!r}: {', '.join(sorted({row.run_id for row in found}))}."

@@ -48,8 +48,7 @@ from agentlab.strategies.base import build_strategy
 HERE = Path(__file__).parent
 MODEL = "gpt-4o-mini"
 OBSERVATION = (
-    '{"success": true, "passed": true, "check": "box_valid", "subject": "BOX-7", '
-    '"data": {"name": "BOX-7", "value": 7}}'
+    '{"success": true, "passed": true, "check": "box_valid", "subject": "BOX-7", "data": {"name": "BOX-7", "value": 7}}'
 )
 """What the tool loop sees of one check: the bare loop appends as much."""
 MOST_RUNS_IN_FLIGHT = 256

@@ -1,4 +1,4 @@
-"""The command line: `agentlab run`, `status`, `report`, `trace`, `try`, `notebook`, `list`, `export`."""
+"""The command line: one module per group of commands, each command a thin layer over a function."""
 
 from agentlab.cli.app import main
 

@@ -25,7 +25,6 @@ app = typer.Typer(
 app.add_typer(init_app, name="init")
 app.add_typer(check_app, name="check")
 app.add_typer(local)
-app.command()(serve)
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -193,6 +192,7 @@ def try_(
 
 app.command()(goals.do)
 app.command()(goals.resume)
+app.command()(serve)
 
 
 @app.command()

@@ -11,7 +11,6 @@ request with it, some one without it.
 
 import asyncio
 import datetime
-import json
 import os
 import random
 import re
@@ -23,6 +22,7 @@ from typing import Any, Literal
 import aiohttp
 import httpx2
 import openai
+import pydantic_core
 
 from agentlab import secrets
 from agentlab.errors import ConfigError, ModelUnavailable, QuotaExhausted
@@ -205,7 +205,8 @@ class OpenAICompatibleModel:
         if 300 <= response.status_code < 400:
             target = response.headers.get("location", "nowhere")
             reply = replace(reply, detail=f"{reply.detail} (redirected to {secrets.without_password(target)})")
-        reply = replace(reply, detail=secrets.scrub(reply.detail))
+        if reply.detail:
+            reply = replace(reply, detail=secrets.scrub(reply.detail))
         return _Outcome(reply, latency_s, response.status_code, response.headers)
 
     def _tell_limiter(self, outcome: _Outcome, payload: bytes, request: ModelRequest) -> None:
@@ -265,9 +266,10 @@ class OpenAICompatibleModel:
         if self._extra_body is not None:
             body |= self._extra_body(request)
         try:
-            return _encode(body)
-        except (TypeError, ValueError):
-            return _encode(to_json_value(body))
+            # Several times as fast as the standard library; what it refuses is brought to JSON values first.
+            return pydantic_core.to_json(body, inf_nan_mode="strings")
+        except ValueError:
+            return pydantic_core.to_json(to_json_value(body))
 
     def _body(self, request: ModelRequest) -> JsonObject:
         messages = request.messages
@@ -330,10 +332,6 @@ def _wants_newer_limit_field(outcome: _Outcome) -> bool:
 def _estimated_tokens(payload: bytes, request: ModelRequest) -> int:
     """Tokens to reserve for a request; corrected when the server has counted."""
     return len(payload) // 4 + (request.max_output_tokens or ASSUMED_OUTPUT_TOKENS)
-
-
-def _encode(body: JsonObject) -> bytes:
-    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _without_reasoning(message: Message) -> Message:

@@ -47,8 +47,14 @@ def _rate_note(name: str, row: "pd.Series[Any]", language: str) -> str:
         strata=strata if row["basis"] == "balanced" else "",
         recall=note("recall", recall=shown("defect_recall"), alarms=shown("false_alarm_rate")) if has_verdicts else "",
         tokens=tokens,
-        answer_by=note("answer_by", who=row["answer_by"]) if row["answer_by"] else "",
+        answer_by=note("answer_by", who=_writers(row["answer_by"], language)) if row["answer_by"] else "",
     )
+
+
+def _writers(names: str, language: str) -> str:
+    """Who writes the answers, in words of the language."""
+    words = {"model": "模型", "delegate": "被委派的策略"} if language == "zh" else {}
+    return ", ".join(words.get(name, name) for name in names.split(", "))
 
 
 def cautions(runs: pd.DataFrame, table: pd.DataFrame, differences: Sequence[Difference], language: str) -> list[str]:

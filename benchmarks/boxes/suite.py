@@ -4,7 +4,7 @@ from agentlab.environments.base import Suite
 from agentlab.environments.toy.environment import ToyEnvironment
 from agentlab.tasks import Task, Text
 
-BOXES = 60
+BOXES = 40
 
 
 def load_suite() -> Suite:
@@ -15,7 +15,10 @@ def load_suite() -> Suite:
             "suite": "boxes",
             "environment": "boxes",
             "cluster": "boxes",
-            "instruction": {"zh": "检查箱子 BOX-1 里的数是否有效。", "en": "Check whether the number in BOX-1 is valid."},
+            "instruction": {
+                "zh": "检查箱子 BOX-1 里的数是否有效。",
+                "en": "Check whether the number in BOX-1 is valid.",
+            },
             "criteria": [
                 {
                     "name": "box_valid",

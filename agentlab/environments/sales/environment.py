@@ -52,7 +52,7 @@ class SalesEnvironment:
             mails = database.execute("SELECT * FROM mails WHERE request_id = '' ORDER BY mail_id").fetchall()
             return {
                 "mails": len(mails),
-                "recipients": [mail["recipient"] for mail in mails],
+                "recipients": sorted(mail["recipient"] for mail in mails),
                 "report_top_ids": mentioned_products(mail["content"] for mail in mails),
                 **fulfilment_facts(database),
             }
