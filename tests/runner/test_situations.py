@@ -131,7 +131,8 @@ def test_a_planted_key_is_found_nowhere(endpoint: ChatServer, tmp_path: Path, mo
     endpoint.script([{"status": 500, "body": echo}, {"body": said}, {"status": 401, "body": echo}, {"body": ANSWER}])
     out = tmp_path / "out"
     spec = tmp_path / "spec.yaml"
-    spec.write_text(SPEC.replace("simulated:perfect", "openai:m"))
+    # One run at a time, so that the first run gets the replies that hold the key.
+    spec.write_text(SPEC.replace("simulated:perfect", "openai:m") + "concurrency: 1\n")
     shown = subprocess.run(
         [sys.executable, "-m", "agentlab", "run", str(spec), "--out", str(out)],
         capture_output=True, text=True, env=dict(os.environ), timeout=100, check=False,
