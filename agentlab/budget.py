@@ -115,9 +115,12 @@ class Meter:
 
     def _refuse_if_spent(self) -> None:
         budget = self.budget
-        self._refuse_if("total_tokens", self.total_tokens + self.estimated_tokens, budget.total_tokens)
-        self._refuse_if("cost_usd", self.cost_usd, budget.cost_usd)
-        self._refuse_if("work_s", self.work_s, budget.work_s)
+        if budget.total_tokens is not None:
+            self._refuse_if("total_tokens", self.total_tokens + self.estimated_tokens, budget.total_tokens)
+        if budget.cost_usd is not None:
+            self._refuse_if("cost_usd", self.cost_usd, budget.cost_usd)
+        if budget.work_s is not None:
+            self._refuse_if("work_s", self.work_s, budget.work_s)
 
     def _refuse_if(self, kind: str, spent: float, limit: float | None) -> None:
         if limit is not None and spent >= limit:

@@ -97,7 +97,16 @@ def _converted(value: Any, path: str, parents: tuple[int, ...]) -> Any:
 
 def dumps(value: Any) -> str:
     """Return `value` as one line of strict JSON text, non-ASCII characters kept."""
-    return _LINE.encode(to_json_value(value))
+    return json_line(to_json_value(value))
+
+
+def json_line(value: Any) -> str:
+    """Return what `dumps` returns, of a value that holds clean JSON values already.
+
+    Raises:
+        TypeError, ValueError: it holds something else.
+    """
+    return _LINE.encode(value)
 
 
 def canonical(value: Any) -> str:

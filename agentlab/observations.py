@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from agentlab.json_values import dumps
+from agentlab.json_values import clean_text, dumps, json_line
 from agentlab.records import JsonObject, Observation, ToolResult
 
 DEFAULT_LIMIT_CHARS = 20_000
@@ -25,7 +25,7 @@ def observe(result: ToolResult, limit_chars: int, handle: str, notice: str = "")
         notice: remark of the session, shown first.
     """
     payload = _payload(result, notice)
-    whole = dumps(payload)
+    whole = json_line(payload)
     if len(whole) <= limit_chars:
         return Observation(whole, result, notice=notice)
     payload["data"] = preview(result.data, handle, limit_chars // 2)
@@ -62,8 +62,10 @@ def cut_middle(text: str, limit_chars: int) -> str:
 
 def _payload(result: ToolResult, notice: str) -> JsonObject:
     fields: JsonObject = {"notice": notice or None, "success": result.success}
-    for name in ("passed", "check", "subject", "error_kind"):
-        fields[name] = getattr(result, name)
-    fields["message"] = result.message or None
+    fields["passed"] = result.passed
+    for name in ("check", "subject", "error_kind", "message"):
+        text = getattr(result, name)
+        fields[name] = clean_text(text) if text is not None else None
+    fields["message"] = fields["message"] or None
     fields["data"] = result.data
     return {name: value for name, value in fields.items() if value is not None}

@@ -122,6 +122,7 @@ class Session:
     _handles: dict[str, Any] = field(default_factory=dict)
     _sent: dict[str, list[Message]] = field(default_factory=dict)
     _occurrences: dict[str, int] = field(default_factory=dict)
+    _schemas: dict[tuple[Tool, ...], list[JsonObject]] = field(default_factory=dict)
     _unreadable_in_a_row: int = 0
 
     async def ask(
@@ -285,7 +286,7 @@ class Session:
         return ModelRequest(
             messages=messages,
             tools=tools,
-            tool_schemas=[t.native_schema(settings.language) for t in tools] if format.native_tools else [],
+            tool_schemas=self._schemas_of(tools) if format.native_tools else [],
             format=format,
             temperature=settings.temperature,
             max_output_tokens=settings.max_output_tokens,
@@ -294,6 +295,12 @@ class Session:
             context=context,
             timeout_s=settings.request_timeout_s,
         )
+
+    def _schemas_of(self, tools: tuple[Tool, ...]) -> list[JsonObject]:
+        """The wire form of these tools, built once: most requests of a run offer the same."""
+        if tools not in self._schemas:
+            self._schemas[tools] = [tool.native_schema(self.settings.language) for tool in tools]
+        return self._schemas[tools]
 
     def _record_model_call(self, request: ModelRequest, t_s: float, reply: Reply) -> None:
         actor = request.context.actor

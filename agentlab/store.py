@@ -26,6 +26,7 @@ from agentlab.store_tables import (
     INSERT_TRACE,
     LAST_ATTEMPT,
     PLANNED_COLUMNS,
+    START_PLANNED,
     calls,
     insert_plain,
     journal,
@@ -128,7 +129,11 @@ class Store:
         attempt; a running one whose process is gone is marked interrupted first.
         """
         rerun = (*_RERUN_END_REASONS, "error") if retry_errors else _RERUN_END_REASONS
+        mine = {"state": "running", "owner": self._owner, "heartbeat_at": _now(), "started_at": _now()}
         with self._writing() as connection:
+            # Most runs are claimed for the first time, which one statement does.
+            if connection.execute(START_PLANNED, {"the_run": run_id, **mine}).rowcount:
+                return 0
             last = connection.execute(LAST_ATTEMPT, {"the_run": run_id}).one()
             if last.state == "running":
                 if self._is_alive(last):
@@ -136,10 +141,6 @@ class Store:
                 _interrupt(connection, run_id, last.attempt)
             elif last.state == "finished" and last.end_reason not in rerun:
                 return None
-            mine = {"state": "running", "owner": self._owner, "heartbeat_at": _now(), "started_at": _now()}
-            if last.state == "planned":
-                connection.execute(update_of(tuple(mine)), {"the_run": run_id, "the_attempt": last.attempt, **mine})
-                return int(last.attempt)
             attempt = int(last.attempt) + 1
             columns = [runs.c[name] for name in PLANNED_COLUMNS]
             planned = connection.execute(sa.select(*columns).where(_is(run_id, last.attempt))).one()
@@ -160,8 +161,8 @@ class Store:
         with self._writing() as connection:
             values = {**row, "state": "finished"}
             connection.execute(update_of(tuple(values)), {"the_run": run_id, "the_attempt": attempt, **values})
-            insert_plain(connection, steps, [{**key, **step} for step in step_rows])
-            insert_plain(connection, calls, [{**key, **call} for call in call_rows])
+            insert_plain(connection, steps, key, step_rows)
+            insert_plain(connection, calls, key, call_rows)
             connection.execute(INSERT_TRACE, {**key, "events": events})
 
     def interrupt(self, run_id: str, attempt: int) -> None:

@@ -90,6 +90,12 @@ LAST_ATTEMPT = (
     .with_for_update()
 )
 INSERT_TRACE = sa.insert(traces)
+START_PLANNED = (
+    sa.update(runs)
+    .where((runs.c.run_id == sa.bindparam("the_run")) & (runs.c.attempt == 0) & (runs.c.state == "planned"))
+    .values({name: sa.bindparam(name) for name in ("state", "owner", "heartbeat_at", "started_at")})
+)
+"""Claims a run that nobody has started: only its attempt 0 is ever planned."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -99,20 +105,26 @@ def update_of(names: tuple[str, ...]) -> sa.Update:
     return sa.update(runs).where(is_this).values({name: sa.bindparam(name) for name in names})
 
 
-def insert_plain(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows of texts, numbers and booleans."""
+def insert_plain(
+    connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Insert rows of texts, numbers and booleans, all with the same key columns besides."""
     if not rows:
         return
     if connection.dialect.name != "sqlite":
-        connection.execute(sa.insert(table), rows)
+        connection.execute(sa.insert(table), [{**key, **row} for row in rows])
         return
     # SQLAlchemy prepares the parameters of every row anew, which takes longer than SQLite does to store it.
-    text, names = _sqlite_insert(table)
-    connection.exec_driver_sql(text, [tuple(map(row.get, names)) for row in rows])
+    text, names = _sqlite_insert(table, tuple(key))
+    values = tuple(key.values())
+    connection.exec_driver_sql(text, [(*values, *map(row.get, names)) for row in rows])
 
 
 @functools.cache
-def _sqlite_insert(table: sa.Table) -> tuple[str, Sequence[str]]:
-    """The insertion of one row as text, and the columns in the order of its parameters."""
-    compiled = sa.insert(table).compile(dialect=sqlite.dialect())
-    return str(compiled), compiled.positiontup or ()
+def _sqlite_insert(table: sa.Table, key: tuple[str, ...]) -> tuple[str, list[str]]:
+    """The insertion of one row as text, and the columns whose values follow those of the key."""
+    names = [column.name for column in table.columns if column.name not in key]
+    compiled = sa.insert(table).compile(dialect=sqlite.dialect(), column_keys=[*key, *names])
+    order = list(compiled.positiontup or ())
+    assert order[: len(key)] == list(key), "the key columns stand first in a table"
+    return str(compiled), order[len(key) :]

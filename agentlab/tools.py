@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from agentlab.errors import BadArguments, ConfigError, UnknownTool
@@ -59,34 +59,35 @@ class Tool:
     description_zh: str = ""
     is_control: bool = False
     """True for `submit`: it ends the run and never reaches the environment."""
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """What was made of the schema, once: the wire form by language, the validator."""
 
     @property
     def has_side_effect(self) -> bool:
         """True when executing the call twice could do harm."""
         return self.effect in ("write", "irreversible")
 
-    @functools.cached_property
+    @property
     def validator(self) -> Any:
         """The jsonschema validator of the arguments."""
-        import jsonschema
+        if "validator" not in self._made:
+            import jsonschema
 
-        validator_class = jsonschema.validators.validator_for(self.parameters, jsonschema.Draft202012Validator)
-        return validator_class(self.parameters)
+            validator_class = jsonschema.validators.validator_for(self.parameters, jsonschema.Draft202012Validator)
+            self._made["validator"] = validator_class(self.parameters)
+        return self._made["validator"]
 
     @functools.cached_property
     def _plain_types(self) -> dict[str, tuple[type, ...]] | None:
         return _plain_types_of(self.parameters)
 
-    @functools.cached_property
-    def _native(self) -> dict[str, JsonObject]:
-        return {}
-
     def native_schema(self, language: str = "en") -> JsonObject:
         """Return the tool in the wire form of chat completions."""
-        if language not in self._native:
+        schema: JsonObject | None = self._made.get(language)
+        if schema is None:
             function = {"name": self.name, "description": self.describe(language), "parameters": self.parameters}
-            self._native[language] = {"type": "function", "function": function}
-        return self._native[language]
+            schema = self._made[language] = {"type": "function", "function": function}
+        return schema
 
     def text_line(self, language: str = "en") -> str:
         """Return the tool as one block of prompt text: name, arguments, description."""
@@ -224,12 +225,25 @@ def tool_from_function(function: Callable[..., Any], **overrides: Any) -> Tool:
     )
 
 
-def tools_of(owner: object) -> tuple[Tool, ...]:
+def tools_of(owner: Any) -> tuple[Tool, ...]:
     """Return the tools that the marked methods of an object describe, in the order of their definition."""
-    names = [
-        name for base in reversed(type(owner).__mro__) for name, member in vars(base).items() if hasattr(member, _MARK)
-    ]
-    return tuple(tool_from_function(getattr(owner, name)) for name in dict.fromkeys(names))
+    return tuple(
+        _with_function(described, getattr(owner, name)) for name, described in _tools_of_class(owner.__class__)
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _tools_of_class(owner: type) -> tuple[tuple[str, Tool], ...]:
+    """Name and description of the marked methods; built once per class, not per run."""
+    names = [name for base in reversed(owner.__mro__) for name, member in vars(base).items() if hasattr(member, _MARK)]
+    return tuple((name, tool_from_function(getattr(owner, name))) for name in dict.fromkeys(names))
+
+
+def _with_function(described: Tool, function: Callable[..., Any]) -> Tool:
+    """The same tool with another function; unlike with `dataclasses.replace`, what was made of its schema is shared."""
+    tool = object.__new__(Tool)
+    vars(tool).update(vars(described), function=function)
+    return tool
 
 
 def tools_from_schemas(schemas: Sequence[JsonObject]) -> tuple[Tool, ...]:

@@ -80,7 +80,7 @@ def reply_data(reply: Reply) -> JsonObject:
         "reasoning": reply.reasoning,
         "tool_calls": [_call_data(call) for call in reply.tool_calls],
         "finish_reason": reply.finish_reason,
-        "usage": _present(_fields(reply.usage)) if reply.usage else None,
+        "usage": _present(reply.usage) if reply.usage else None,
         "cost_usd": reply.cost_usd,
         "latency_s": round(reply.latency_s, 6),
         "sends": [_send_data(send) for send in reply.sends],
@@ -108,22 +108,28 @@ def result_data(result: ToolResult, *, is_cut: bool) -> JsonObject:
         "visible": dict(result.visible) or None,
         "data": result.data if is_cut and result.data != {} else None,
     }
-    return _present(data)
+    return {name: value for name, value in data.items() if value is not None}
 
 
 def _call_data(call: ToolCall) -> JsonObject:
-    # Copied: a tool may change the arguments that it is given, but not what the trace says the model sent.
-    copies = {"arguments": _copy(call.arguments), "sent_arguments": _copy(call.sent_arguments)}
-    return _present({**_fields(call), **copies})
+    data = _present(call)
+    for name in ("arguments", "sent_arguments"):
+        if name in data:
+            # Copied: a tool may change the arguments that it is given, but not what the trace says the model sent.
+            data[name] = _copy(data[name])
+    return data
 
 
 def _send_data(send: Send) -> JsonObject:
-    return _present({**_fields(send), "usage": _fields(send.usage) if send.usage is not None else None})
+    data = _present(send)
+    if send.usage is not None:
+        data["usage"] = {name: getattr(send.usage, name) for name in send.usage.__slots__}
+    return data
 
 
-def _fields(record: Any) -> JsonObject:
-    """The fields of a slotted record; `dataclasses.asdict` copies every value deeply, which takes much longer."""
-    return {name: getattr(record, name) for name in record.__slots__}
+def _present(record: Any) -> JsonObject:
+    """The fields of a slotted record that are not None; `dataclasses.asdict` takes much longer with deep copies."""
+    return {name: value for name in record.__slots__ if (value := getattr(record, name)) is not None}
 
 
 def _copy(value: Any) -> Any:
@@ -131,7 +137,3 @@ def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _copy(item) for name, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
-
-
-def _present(data: JsonObject) -> JsonObject:
-    return {name: value for name, value in data.items() if value is not None}

@@ -59,7 +59,7 @@ def strict_loads(text: str) -> Any:
         ValueError: no JSON, NaN or Infinity in it, or a key that is given twice in one object.
     """
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+        return _STRICT.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -176,3 +176,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> JsonObject:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON value")
+
+
+# Built once: `json.loads` makes a decoder for every call with options.
+_STRICT = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)

@@ -89,6 +89,7 @@ class OpenAICompatibleModel:
         self.name = f"openai:{model}"
         self.endpoint = endpoint
         self._model = model
+        self._address = f"{endpoint.base_url}/chat/completions"
         self._replay_reasoning = replay_reasoning
         self._retry = retry or RetryPolicy()
         self._extra_body = extra_body
@@ -177,7 +178,8 @@ class OpenAICompatibleModel:
         try:
             async with asyncio.timeout(request.timeout_s):
                 response = await client.post(
-                    "/chat/completions",
+                    # The whole address: the package would join and parse its parts anew for every request.
+                    self._address,
                     cast_to=httpx2.Response,
                     content=payload,
                     options={"follow_redirects": False},

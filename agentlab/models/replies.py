@@ -24,6 +24,8 @@ _FILTER_REASONS = frozenset({"content_filter", "content_filtered", "sensitive", 
 _FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource"})
 _THOUGHT = re.compile(r"<(think|thinking)>(.*?)(?:</\1>|\Z)", re.DOTALL)
 _THOUGHT_END = re.compile(r"\A(.*?)</(?:think|thinking)>", re.DOTALL)
+# Built once: `json.dumps` makes an encoder for every call with options.
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 NO_CHOICES = "The server returned no choice; a content filter or a gateway in between is the likely cause."
@@ -112,7 +114,7 @@ def assistant_message(reply: Reply, *, with_reasoning: bool = True) -> Message:
                 "type": "function",
                 "function": {
                     "name": _NOT_A_NAME.sub("_", call.name)[:64] or "unnamed",
-                    "arguments": json.dumps(call.arguments or call.sent_arguments or {}, ensure_ascii=False),
+                    "arguments": _ENCODER.encode(call.arguments or call.sent_arguments or {}),
                 },
             }
             for call in reply.tool_calls
