@@ -86,6 +86,8 @@ class SuiteKnowledge:
     rules: RulePack | None = None
     """What a plan must contain and which order it must keep."""
     workers: Mapping[str, WorkerType] = field(default_factory=dict)
+    policy: JsonObject | None = None
+    """What a failed step of a plan leads to; None where the suite says nothing."""
 
 
 @dataclass(slots=True)

@@ -53,7 +53,8 @@ class Tool:
     max_uses: int | None = None
     """How often the tool may be executed in one run; None is unlimited."""
     compensate: str | None = None
-    """Name of the tool that undoes this one."""
+    """Name of the tool that undoes this one. Where it is idempotent, it may also be called when nobody knows whether
+    there is anything to undo."""
     returns: JsonObject | None = None
     """JSON schema of the result's data, where it is declared; lets references to it be checked before it runs."""
     description_zh: str = ""

@@ -78,6 +78,8 @@ class Suite:
     """Worker type -> what it may use, for strategies that assign steps; the others get the union of the tools."""
     rules: RulePack | None = None
     """What every plan for this suite must contain, for strategies that plan."""
+    policy: JsonObject | None = None
+    """What a failed step of a plan leads to, as data (`agentlab.planning.policy`); None leaves it to the strategy."""
     folder: Path | None = None
     """Folder of the suite's source; known once `load_suite` has loaded it."""
     source_digest: str = ""

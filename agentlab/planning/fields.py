@@ -8,7 +8,7 @@ from typing import Any
 
 from agentlab.json_values import clean_text, to_json_value
 from agentlab.planning.extraction import normal_name, read_value
-from agentlab.planning.plan import KINDS, ON_ERROR, PRIORITIES, PlanStep
+from agentlab.planning.plan import KINDS, ON_ERROR, ON_NOT_PASSED, PRIORITIES, PlanStep
 from agentlab.planning.problems import problem, shown
 from agentlab.records import JsonObject, PlanProblem
 from agentlab.references import parse_values
@@ -27,6 +27,8 @@ ALIASES = {
     "map_over": "over", "for_each": "over", "foreach": "over",
     "type": "kind", "on_failure": "on_error", "retries": "max_retries", "critical": "is_critical",
     "worker": "worker_type",
+    "if_passed": "only_if_passed", "if_not_passed": "only_if_not_passed", "only_if_failed": "only_if_not_passed",
+    "rollback_to": "back_to", "on_check_failed": "on_not_passed",
 }  # fmt: skip
 """Spelling -> field of `PlanStep`; case and camelCase do not matter."""
 IGNORED = {
@@ -119,7 +121,9 @@ class StepReader:
         step_id = given["id"]
         kind = self._word(given, "kind", KINDS, "map" if "over" in given else "tool")
         strong = self._ids(given, "depends_on")
-        weak = tuple(name for name in self._ids(given, "weak_depends_on") if name not in strong)
+        passed, not_passed = (self._ids(given, name) for name in ("only_if_passed", "only_if_not_passed"))
+        needed = (*strong, *passed, *not_passed)
+        weak = tuple(name for name in self._ids(given, "weak_depends_on") if name not in needed)
         return PlanStep(
             id=step_id,
             description=self._text(given, "description") or "",
@@ -128,6 +132,8 @@ class StepReader:
             arguments=self._arguments(given, in_map=kind == "map"),
             depends_on=strong,
             weak_depends_on=weak,
+            only_if_passed=passed,
+            only_if_not_passed=not_passed,
             over=self._values(given.get("over"), step_id),
             output=self._text(given, "output"),
             priority=self._word(given, "priority", PRIORITIES, "medium"),
@@ -135,7 +141,10 @@ class StepReader:
             layer=self._text(given, "layer"),
             on_error=self._word(given, "on_error", ON_ERROR, None),
             max_retries=self._retries(given),
-            is_critical=self._truth(given),
+            on_not_passed=self._word(given, "on_not_passed", ON_NOT_PASSED, None),
+            back_to=self._text(given, "back_to"),
+            restart=self._truth(given, "restart"),
+            is_critical=self._truth(given, "is_critical"),
         )
 
     def _text(self, given: JsonObject, name: str) -> str | None:
@@ -163,11 +172,11 @@ class StepReader:
         self._bad(given, "max_retries", f"a number from 0 to {MOST_RETRIES}")
         return None
 
-    def _truth(self, given: JsonObject) -> bool | None:
-        value = given.get("is_critical")
+    def _truth(self, given: JsonObject, name: str) -> bool | None:
+        value = given.get(name)
         if value is None or isinstance(value, bool):
             return value
-        self._bad(given, "is_critical", "true, false")
+        self._bad(given, name, "true, false")
         return None
 
     def _ids(self, given: JsonObject, name: str) -> tuple[str, ...]:

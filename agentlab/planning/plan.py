@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 Kind = Literal["tool", "goal", "map", "collect", "report"]
 Priority = Literal["high", "medium", "low"]
 OnError = Literal["retry", "skip", "block", "rollback", "replan", "terminate", "escalate"]
+OnNotPassed = Literal["continue", "rollback", "replan", "terminate", "escalate"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 ON_ERROR: tuple[OnError, ...] = get_args(OnError)
+ON_NOT_PASSED: tuple[OnNotPassed, ...] = get_args(OnNotPassed)
+LAYER_PREFIX = "layer:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ class PlanStep:
     """Strong dependencies: steps that must have completed before this one may start."""
     weak_depends_on: tuple[str, ...] = ()
     """Steps whose output is used where it is already there; they never delay this one."""
+    only_if_passed: tuple[str, ...] = ()
+    """Steps whose checks must all have passed; otherwise this one is not needed. They are strong dependencies too."""
+    only_if_not_passed: tuple[str, ...] = ()
+    """Steps of which a check must not have passed; otherwise this one is not needed. Strong dependencies too."""
     over: Any = None
     """Of a map step: a `Reference` to a list, or the list itself."""
     output: str | None = None
@@ -61,8 +68,20 @@ class PlanStep:
     """What the plan asks for when the step fails; None leaves it to the policy."""
     max_retries: int | None = None
     """Tries after the first one that the plan asks for; None leaves it to the policy."""
+    on_not_passed: OnNotPassed | None = None
+    """What the plan asks for when a check of the step does not pass, which is a result and no failure; None leaves
+    it to the policy, and where that says nothing the plan goes on."""
+    back_to: str | None = None
+    """Of a rollback: the step before this one, or `layer:<name>`, from which on everything is undone; None undoes
+    the effects that this step rests on."""
+    restart: bool | None = None
+    """Of a rollback: True runs the undone part again, once."""
     is_critical: bool | None = None
     """True when the goal cannot be reached without it; None when the plan does not say."""
+
+    def __post_init__(self) -> None:
+        awaited = (*self.depends_on, *self.only_if_passed, *self.only_if_not_passed)
+        object.__setattr__(self, "depends_on", tuple(dict.fromkeys(awaited)))
 
     def references(self) -> tuple[Reference, ...]:
         """Return the references to other steps, in the order of the arguments; items of a map step left out."""
@@ -81,6 +100,10 @@ class PlanStep:
         if "over" in data:
             data["over"] = values_to_json(self.over)
         return data
+
+
+LISTS = tuple(each.name for each in fields(PlanStep) if each.default == ())
+"""The fields that hold ids of steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +177,14 @@ class PlanGraph:
     def descendants(self, *step_ids: str) -> tuple[str, ...]:
         """Return the steps that strongly depend on any of the given ones, directly or not, in plan order."""
         return self._ids(sorted(closure([self._positions[step_id] for step_id in step_ids], self._after)))
+
+    def steps_back(self, step_id: str, back_to: str) -> tuple[str, ...]:
+        """Return the steps before a step that `back_to` names (an id, or `layer:<name>`), in plan order."""
+        layer = back_to.removeprefix(LAYER_PREFIX) if back_to.startswith(LAYER_PREFIX) else None
+        before = self.ancestors(step_id)
+        return tuple(
+            name for name in before if name == back_to or (layer is not None and self.step(name).layer == layer)
+        )
 
     def execution_order(self) -> tuple[str, ...]:
         """Return all ids so that each step stands after its strong dependencies, otherwise in plan order."""
@@ -289,7 +320,7 @@ def strong_positions(steps: Sequence[PlanStep], positions: Mapping[str, int]) ->
 def _stored_step(data: JsonObject) -> PlanStep:
     in_map = data.get("kind") == "map"
     arguments = {name: parse_values(value, in_map=in_map) for name, value in data.get("arguments", {}).items()}
-    lists = {name: tuple(data.get(name, ())) for name in ("depends_on", "weak_depends_on")}
+    lists = {name: tuple(data.get(name, ())) for name in LISTS}
     return PlanStep(**{**data, **lists, "arguments": arguments, "over": parse_values(data.get("over"))})
 
 

@@ -17,8 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentlab.errors import ConfigError, unknown_name
-from agentlab.planning.plan import OnError, PlanGraph, PlanStep, Priority
-from agentlab.planning.recovery import steps_back
+from agentlab.planning.plan import ON_NOT_PASSED, OnError, PlanGraph, PlanStep, Priority
 from agentlab.planning.step_state import StepError
 from agentlab.planning.view import PlanView
 
@@ -60,24 +59,32 @@ class When(_Frozen):
     """The step is critical or of high priority, or a step that strongly needs it, directly or not, is."""
     error_kinds: tuple[str, ...] | None = None
     transient: bool | None = None
+    not_passed: bool = False
+    """True: the rule is for steps that did their work, and of which a check did not pass. Rules without it are for
+    failures alone, because such a check is a result."""
 
-    def matches(self, step: PlanStep, error: StepError, graph: PlanGraph) -> bool:
-        """Return whether a failure meets every condition."""
+    def matches(self, step: PlanStep, error: StepError | None, graph: PlanGraph) -> bool:
+        """Return whether a failure, or without an error a check that did not pass, meets every condition."""
+        if self.not_passed != (error is None):
+            return False
         listed = (
             (self.steps, step.id),
             (self.tools, step.tool),
             (self.worker_types, step.worker_type),
             (self.layers, step.layer),
             (self.priorities, step.priority),
-            (self.error_kinds, error.kind),
+            (self.error_kinds, error and error.kind),
         )
         if any(valid is not None and value not in valid for valid, value in listed):
             return False
         if self.critical is not None and self.critical != bool(step.is_critical):
             return False
-        if self.transient is not None and self.transient != error.is_transient:
+        if self.transient is not None and (error is None or self.transient != error.is_transient):
             return False
         return self.on_critical_path is None or self.on_critical_path == is_on_critical_path(step, graph)
+
+
+_ANY_FAILURE = When()
 
 
 class Rule(_Frozen):
@@ -85,7 +92,7 @@ class Rule(_Frozen):
 
     name: str
     on_error: OnError
-    when: When = When()
+    when: When = _ANY_FAILURE
     attempts: int = Field(default=DEFAULT_ATTEMPTS, ge=1, le=MOST_ATTEMPTS)
     """Of a retry: tries in all, the first one and the session's own repeats included."""
     only_transient: bool = True
@@ -108,6 +115,8 @@ class Rule(_Frozen):
             raise ValueError(f"rule {self.name}: a replan needs a limit, else the run may never end")
         if self.restart and self.limit is None:
             raise ValueError(f"rule {self.name}: a restart needs a limit, else the run may never end")
+        if self.when.not_passed and self.on_error not in ON_NOT_PASSED:
+            raise ValueError(f"rule {self.name}: a check that did not pass leads to {' or '.join(ON_NOT_PASSED[1:])}")
         return self
 
 
@@ -160,6 +169,22 @@ class FailurePolicy(_Frozen):
                 return action
         return Action("block", "default", f"step {step.id} failed for good: {error.kind}")
 
+    def after_check(self, step: PlanStep, graph: PlanGraph, state: PlanView) -> Action | None:
+        """Return what is to be done about a check that ran and did not pass; None goes on with the plan.
+
+        Args:
+            step: the step that made the check.
+            graph: the plan.
+            state: where the plan stands.
+        """
+        rules = self.rules
+        if self.plan_decides and step.on_not_passed is not None:
+            if step.on_not_passed == "continue":
+                return None
+            rules = (_wish(step, step.on_not_passed, When(not_passed=True)), *rules)
+        actions = (_applied(rule, step, None, 1, graph, state) for rule in rules)
+        return next((action for action in actions if action is not None), None)
+
     def _wishes(self, step: PlanStep) -> list[Rule]:
         """What the plan asks for in this step: retries first, then its `on_error`."""
         if not self.plan_decides:
@@ -170,10 +195,7 @@ class FailurePolicy(_Frozen):
             attempts = min(MOST_ATTEMPTS, retries + 1)
             wishes.append(self.retry.model_copy(update={"name": "plan", "attempts": attempts}))
         if step.on_error is not None and step.on_error != "retry":
-            # The plan's words say nothing about a limit, so each step gets one replan.
-            limit = 1 if step.on_error == "replan" else None
-            name = f"plan:{step.id}" if limit else "plan"
-            wishes.append(Rule(name=name, on_error=step.on_error, limit=limit))
+            wishes.append(_wish(step, step.on_error))
         return wishes
 
 
@@ -202,19 +224,30 @@ def load_policy(source: "str | Mapping[str, Any] | FailurePolicy") -> FailurePol
         raise ConfigError("This is no failure policy:\n" + "\n".join(lines)) from error
 
 
+def _wish(step: PlanStep, on_error: OnError, when: When = _ANY_FAILURE) -> Rule:
+    """What a step asks for, as a rule. A plan says nothing about limits, so each step gets one replan or restart."""
+    is_undo = on_error == "rollback"
+    restart = is_undo and bool(step.restart)
+    limit = 1 if on_error == "replan" or restart else None
+    name = f"plan:{step.id}" if limit else "plan"
+    back_to = step.back_to if is_undo else None
+    return Rule(name=name, on_error=on_error, when=when, limit=limit, back_to=back_to, restart=restart)
+
+
 def _applied(
-    rule: Rule, step: PlanStep, error: StepError, tries: int, graph: PlanGraph, state: PlanView
+    rule: Rule, step: PlanStep, error: StepError | None, tries: int, graph: PlanGraph, state: PlanView
 ) -> Action | None:
     """The action of a rule; None when it does not apply."""
     if not rule.when.matches(step, error, graph):
         return None
     if rule.limit is not None and state.applied.get(rule.name, 0) >= rule.limit:
         return None
-    if rule.back_to is not None and not steps_back(graph, step.id, rule.back_to):
+    if rule.back_to is not None and not graph.steps_back(step.id, rule.back_to):
         return None
-    reason = f"{rule.on_error} by rule {rule.name!r}: {error.kind} after {tries} {'try' if tries == 1 else 'tries'}"
+    why = f"{error.kind} after {tries} {'try' if tries == 1 else 'tries'}" if error else "a check did not pass"
+    reason = f"{rule.on_error} by rule {rule.name!r}: {why}"
     delay_s = 0.0
-    if rule.on_error == "retry":
+    if rule.on_error == "retry" and error is not None:
         may_repeat = error.is_safe_to_repeat and (error.is_transient or not rule.only_transient)
         if tries >= rule.attempts or not may_repeat:
             return None

@@ -183,6 +183,10 @@ _WORDS = {
         "Leave finished steps out; refer to their outputs by id.",
         "该步骤已执行，新计划却改变了它。", "请省略已完成的步骤，只用 id 引用它们的输出。",
     ),
+    "bad_back_to": _Words(
+        "it is to roll back to {name}, which is not before it.", "Before it: {names}.",
+        "要回滚到 {name}，但它不在该步骤之前。", "之前的步骤：{names}。",
+    ),
     # References.
     "bad_reference": _Words(
         "{text} looks like a reference but is none.",

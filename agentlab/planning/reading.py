@@ -18,7 +18,7 @@ from agentlab.planning.fields import IGNORED, StepReader, unknown_fields
 from agentlab.planning.plan import Analysis, PlanGraph, PlanStep
 from agentlab.planning.problems import in_order, problem, shown
 from agentlab.planning.rules import rule_problems
-from agentlab.planning.validation import Workers, check_steps, strong_bits, undeclared, weak_problems
+from agentlab.planning.validation import Workers, check_steps, rollback_problems, strong_bits, undeclared, weak_problems
 from agentlab.records import JsonObject, PlanProblem
 from agentlab.references import references_in
 from agentlab.tools import Tool, tools_from_schemas
@@ -72,7 +72,7 @@ def read_plan(
     if not codes & _ORDER_CODES:
         steps = _with_implied(steps, reader.notes)
         bits = strong_bits(steps)
-        problems += weak_problems(steps, bits, offered)
+        problems += [*weak_problems(steps, bits, offered), *rollback_problems(steps, bits)]
     problems += rule_problems(steps, offered, rules, criteria, None if codes & _EDGE_CODES else bits)
     if problems:
         raise PlanError(in_order(problems))

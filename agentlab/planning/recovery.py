@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentlab.planning.plan import PlanGraph, PlanStep
-from agentlab.planning.step_state import StepState
+from agentlab.planning.step_state import StepError, StepState
 from agentlab.planning.view import PlanView
 from agentlab.records import JsonObject
 from agentlab.tools import Tool
 
 RecoveryKind = Literal["idle", "completed", "recovered", "cannot_recover", "unknown"]
-LAYER_PREFIX = "layer:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,8 @@ def rollback_plan(
 
     Without `back_to` the effects that the failed step rested on are undone (those of its ancestors), and what was
     built on them; steps that have nothing to do with it stay. With `back_to` everything from there on is undone.
+    Where nobody knows whether an effect is there, it is undone too if the undo tool is idempotent, so that undoing
+    nothing does no harm.
 
     Args:
         graph: the plan.
@@ -78,23 +79,18 @@ def rollback_plan(
     if back_to is None:
         roots = [name for name in before if _has_effect(graph.step(name), tools)]
     else:
-        roots = steps_back(graph, failed, back_to)
+        roots = list(graph.steps_back(failed, back_to))
         if not roots:
             raise ValueError(f"{back_to!r} is not before step {failed}: {', '.join(before) or 'nothing is'}")
     reached = {failed, *roots, *graph.descendants(failed, *roots)}
     affected = tuple(step.id for step in graph.steps if step.id in reached)
-    done = [name for name in affected if _has_effect(graph.step(name), tools) and _is_there(state[name])]
-    done.sort(key=lambda name: _place(state[name]), reverse=True)
     errors = ((name, state[name].error) for name in affected if state[name].status != "completed")
-    unsure = tuple(name for name, error in errors if error is not None and error.may_have_happened)
-    return RollbackPlan(tuple(_undo_of(graph.step(name), state, tools) for name in done), affected, unsure)
-
-
-def steps_back(graph: PlanGraph, failed: str, back_to: str) -> list[str]:
-    """Return the steps before a failed one that `back_to` names (an id, or `layer:<name>`), in plan order."""
-    layer = back_to.removeprefix(LAYER_PREFIX) if back_to.startswith(LAYER_PREFIX) else None
-    before = graph.ancestors(failed)
-    return [name for name in before if name == back_to or (layer is not None and graph.step(name).layer == layer)]
+    unsure = [name for name, error in errors if error is not None and error.may_have_happened]
+    undoable = [name for name in unsure if _has_harmless_undo(graph.step(name), tools)]
+    there = [name for name in affected if _has_effect(graph.step(name), tools) and _is_there(state[name])]
+    done = sorted({*there, *undoable}, key=lambda name: (_place(state[name]), graph.position(name)), reverse=True)
+    left = tuple(name for name in unsure if name not in undoable)
+    return RollbackPlan(tuple(_undo_of(graph.step(name), state, tools) for name in done), affected, left)
 
 
 def recover(state: PlanView | None, tools: Mapping[str, Tool]) -> Recovery:
@@ -139,7 +135,7 @@ def _undo_of(step: PlanStep, state: PlanView, tools: Mapping[str, Tool]) -> Step
         return StepUndo(step.id, None, problem=f"{tool.name} cannot be undone: it has no undo tool")
     calls = []
     for arguments, result in zip(state.inputs(step.id).calls, state[step.id].results, strict=False):
-        if result.success:
+        if result.success or StepError.of(result, tool).may_have_happened:
             found, missing = undo_arguments(undo, arguments, result.data)
             if missing:
                 return StepUndo(step.id, undo.name, problem=f"{undo.name} needs {missing}")
@@ -161,6 +157,12 @@ def _place(state: StepState) -> float:
 def _has_effect(step: PlanStep, tools: Mapping[str, Tool]) -> bool:
     tool = tools.get(step.tool or "")
     return tool is not None and (tool.has_side_effect or tool.compensate is not None)
+
+
+def _has_harmless_undo(step: PlanStep, tools: Mapping[str, Tool]) -> bool:
+    tool = tools.get(step.tool or "")
+    undo = tools.get(tool.compensate or "") if tool is not None else None
+    return undo is not None and not undo.has_side_effect
 
 
 def _may_rerun(step: PlanStep, tools: Mapping[str, Tool]) -> bool:

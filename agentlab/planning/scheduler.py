@@ -120,7 +120,7 @@ class Scheduler:
             Exception: what `run_step` raised; a failed step is no exception.
         """
         if self._state.phase == "replanning":
-            failed = next(iter(self._state.with_status("failed")), None)
+            failed = next(iter(self._state.with_status("failed") or self._state.checks_not_passed()), None)
             return Ended("replan", failed, "the plan was stopped while it was being replaced")
         self._note(self._state.set_phase("executing"))
         self._take_up_rollback()
@@ -169,6 +169,9 @@ class Scheduler:
             self._start(step)
 
     def _start(self, step: PlanStep) -> None:
+        if condition := self._state.unmet_condition(step.id):
+            self._note(self._state.pass_over(step.id, condition))
+            return
         if is_high_risk(self._tools.get(step.tool or "")) and (gate := self.failed_gate(step.id)) is not None:
             action = Action("skip", "gate", f"check {gate} did not pass, so this was not done")
             self._note(self._state.skip(step.id, action.reason))
@@ -239,10 +242,10 @@ class Scheduler:
             self._note(self._state.wake(step_id))
             return
         failure = outcome.failure
-        if failure is None:
-            self._note(self._state.complete(step_id, outcome.results, tries=outcome.tries, at_s=self._now()))
-            return
         step = self._state.graph.step(step_id)
+        if failure is None:
+            self._complete(step, outcome)
+            return
         error = StepError.of(failure, self._tools.get(step.tool or ""))
         tries = self._state[step_id].tries + outcome.tries - 1
         action = self._policy.decide(step, error, tries, self._state.graph, self._state)
@@ -254,6 +257,19 @@ class Scheduler:
             self._launch(step_id, self._rescue(step, outcome))
             return
         self._apply(step_id, error, outcome, action)
+
+    def _complete(self, step: PlanStep, outcome: StepOutcome) -> None:
+        """Record a step that did its work, with what a check of it that did not pass leads to."""
+        state = self._state
+        changes = state.complete(step.id, outcome.results, tries=outcome.tries, at_s=self._now())
+        action = None if state.has_passed(step.id) else self._policy.after_check(step, state.graph, state)
+        if action is not None:
+            counted = state.count_rule(action.rule) if action.is_counted else ()
+            changes = (*changes, *counted, *self._announced(step.id, action))
+        self._note(changes)
+        if action is not None:
+            self._tell(step.id, action)
+            self._drop_timers()
 
     def _may_rescue(self, step_id: str, error: StepError) -> bool:
         is_quiet = not self._decisions and not self._state.stopped

@@ -122,6 +122,14 @@ class PlanState(PlanView):
         first = self._move(step_id, "skipped", error=error, reason=reason, ended_s=at_s, **more)
         return (first, *self._block_dependents(step_id))
 
+    def pass_over(self, step_id: str, reason: str) -> Changes:
+        """Record that a step is not needed because its condition is not met; neither is what strongly needs it."""
+        changes = [self._move(step_id, "skipped", reason=reason)]
+        for name in self.graph.descendants(step_id):
+            if self._steps[name].status == "pending":
+                changes.append(self._move(name, "skipped", reason=f"step {step_id} was not needed"))
+        return tuple(changes)
+
     def retry_later(self, step_id: str, error: StepError, delay_s: float, *, tries: int = 1) -> Changes:
         """Record a failed try that will be repeated after `delay_s` seconds; the caller's timer calls `wake`."""
         more = self._more_tries(step_id, tries)

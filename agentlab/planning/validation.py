@@ -10,7 +10,7 @@ from typing import Any
 
 from agentlab.answers import CriterionLike
 from agentlab.plan_rules import RulePack
-from agentlab.planning.plan import PlanGraph, PlanStep, structure_problems
+from agentlab.planning.plan import LAYER_PREFIX, PlanGraph, PlanStep, structure_problems
 from agentlab.planning.problems import in_order, problem, shown, shown_names
 from agentlab.planning.rules import rule_problems
 from agentlab.planning.structure import ancestor_bits
@@ -45,6 +45,7 @@ def check_plan(
     for step, reference in undeclared(graph.steps, bits):
         problems.append(problem("undeclared_reference", step.id, reference=reference.text(), name=reference.step))
     problems += weak_problems(graph.steps, bits, offered)
+    problems += rollback_problems(graph.steps, bits)
     problems += rule_problems(graph.steps, offered, rules, criteria, bits)
     return tuple(in_order(problems))
 
@@ -106,6 +107,17 @@ def weak_problems(steps: Sequence[PlanStep], bits: Sequence[int], tools: Mapping
                 of: JsonObject = {"reference": reference.text(), "name": reference.step}
                 problems.append(problem("weak_reference", step.id, **of))
     return problems
+
+
+def rollback_problems(steps: Sequence[PlanStep], bits: Sequence[int]) -> Iterator[PlanProblem]:
+    """Yield the rollbacks that are to go back to what is not before the step."""
+    for step, before in zip(steps, bits, strict=True):
+        if step.back_to is None:
+            continue
+        earlier = [other for position, other in enumerate(steps) if before >> position & 1]
+        if step.back_to not in {place for other in earlier for place in (other.id, f"{LAYER_PREFIX}{other.layer}")}:
+            of: JsonObject = {"name": step.back_to, "names": shown_names([other.id for other in earlier])}
+            yield problem("bad_back_to", step.id, **of)
 
 
 def strong_bits(steps: Sequence[PlanStep]) -> list[int]:

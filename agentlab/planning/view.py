@@ -7,7 +7,7 @@ from agentlab.planning.plan import PlanGraph
 from agentlab.planning.ready import ReadyQueue
 from agentlab.planning.statuses import OPEN, STEP_STATUSES, Phase, PlanStatus, StepStatus
 from agentlab.planning.step_state import StepState
-from agentlab.records import JsonObject
+from agentlab.records import JsonObject, ToolResult
 
 
 class PlanView:
@@ -92,15 +92,25 @@ class PlanView:
 
     def checks_not_passed(self) -> tuple[str, ...]:
         """Return the steps of which a check ran and did not pass: a result about the product, no failed step."""
-        return tuple(s for s, state in self._steps.items() if any(r.passed is False for r in state.results))
+        return tuple(step_id for step_id in self._steps if not self.has_passed(step_id))
+
+    def has_passed(self, step_id: str) -> bool:
+        """Return whether no check of a step ran and did not pass."""
+        return not any("failed" in _shown(result) for result in self._steps[step_id].results)
+
+    def unmet_condition(self, step_id: str) -> str:
+        """Return in words why a step is not needed; empty when it is, or has no condition."""
+        step = self.graph.step(step_id)
+        if failed := [name for name in step.only_if_passed if not self.has_passed(name)]:
+            return f"only if the checks of {', '.join(failed)} pass, which they did not"
+        if step.only_if_not_passed and all(map(self.has_passed, step.only_if_not_passed)):
+            return f"only if a check of {', '.join(step.only_if_not_passed)} does not pass, and none did"
+        return ""
 
     def business_counts(self) -> dict[str, int]:
         """Return how many checks `passed` and `failed`, whatever became of the other steps."""
-        results = [result for state in self._steps.values() for result in state.results]
-        return {
-            "passed": sum(result.passed is True for result in results),
-            "failed": sum(result.passed is False for result in results),
-        }
+        statuses = [s for state in self._steps.values() for result in state.results for s in _shown(result)]
+        return {name: statuses.count(name) for name in ("passed", "failed")}
 
     def inputs(self, step_id: str) -> Inputs:
         """Return what a step works on, references resolved.
@@ -155,3 +165,9 @@ class PlanView:
         for state in self._steps.values():
             self._counts[state.status] += 1
         self._ready = ReadyQueue(self.graph, (self._steps[step.id].status for step in self.graph.steps))
+
+
+def _shown(result: ToolResult) -> list[str]:
+    """The statuses that a result shows: of its own check, and of criteria that it makes visible besides."""
+    own = [] if result.passed is None else ["passed" if result.passed else "failed"]
+    return [*own, *result.visible.values()]

@@ -225,7 +225,7 @@ def _message(error: Exception | None) -> str | None:
 
 def knowledge_of(suite: Suite) -> SuiteKnowledge:
     """Return what a suite tells every strategy."""
-    return SuiteKnowledge(suite.rules, suite.workers)
+    return SuiteKnowledge(suite.rules, suite.workers, suite.policy)
 
 
 async def _open(parts: _Parts, meter: Meter, trace: Trace) -> Session:

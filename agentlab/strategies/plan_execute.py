@@ -25,7 +25,7 @@ from agentlab.records import (
     ToolResult,
     verdict_of,
 )
-from agentlab.session import Session
+from agentlab.session import Session, SuiteKnowledge
 from agentlab.strategies.base import system_message, task_message
 from agentlab.strategies.native import problem_feedback
 from agentlab.strategies.plan_format import PlanFormat
@@ -63,14 +63,15 @@ class PlanExecute:
         max_replans: how often a failed plan may be replaced; completed work is kept.
         on_surprise: what a failure for good leads to: `block` what needs it, `replan`, or `react` (a short local
             loop tries to reach the step's goal another way).
-        policy: failure policy by name or as data (`agentlab.planning.policy`).
+        policy: failure policy by name or as data (`agentlab.planning.policy`); `suite` is the one that the suite
+            brings along, or `default` where it brings none.
         max_steps: largest plan.
         reporter: who words the report: `python`, or `model` (one more planner call; a text that changes a fact of
             Python's report is refused, and findings and verdict are Python's in any case).
     """
 
     name = "plan_execute"
-    version = "1"
+    version = "2"
     actors: tuple[str, ...] = ("planner", "worker")
     answer_by = "python"
     prompts: tuple[str, ...] = ("task", "plan_execute", "react")
@@ -82,7 +83,7 @@ class PlanExecute:
         max_repairs: int = 2,
         max_replans: int = 1,
         on_surprise: Surprise = "block",
-        policy: str | Mapping[str, Any] = "default",
+        policy: str | Mapping[str, Any] = "suite",
         max_steps: int = 20,
         reporter: Reporter = "python",
     ) -> None:
@@ -100,7 +101,7 @@ class PlanExecute:
         self.reporter = reporter
         if reporter == "model":
             self.prompts = (*self.prompts, "plan_report")
-        self.policy = self._with_surprise(load_policy(policy))
+        self._policy = None if policy == "suite" else load_policy(policy)
 
     async def solve(self, session: Session) -> Answer:
         """Return the answer that follows from the results of the steps."""
@@ -134,8 +135,9 @@ class PlanExecute:
             return answer
         return dataclasses.replace(answer, text=await polished(session, answer.text, execution.names()))
 
-    def _with_surprise(self, policy: FailurePolicy) -> FailurePolicy:
-        """The policy with a replan as its last resort, where a surprise is to lead to one."""
+    def policy_for(self, suite: SuiteKnowledge) -> FailurePolicy:
+        """Return the failure policy, with a replan as its last resort where a surprise is to lead to one."""
+        policy = self._policy or load_policy(suite.policy or "default")
         if self.on_surprise != "replan" or self.max_replans == 0:
             return policy
         last = Rule(name="surprise", on_error="replan", limit=self.max_replans)
@@ -184,7 +186,7 @@ class Planner:
         done = [state.graph.step(name) for name in state.with_status("completed")]
         words = _REPLAN_WORDS[self._format.language]
         results = "\n".join(f"{step.id}: {_short(state[step.id].results)}" for step in done)
-        reason = f"step {ended.step}: {state.explain(ended.step)}" if ended.step else ended.reason
+        reason = f"step {ended.step}: {state.explain(ended.step) or ended.reason}" if ended.step else ended.reason
         text = words.format(reason=reason, done=", ".join(step.id for step in done) or "-", results=results)
         self._messages.append({"role": "user", "content": text})
         return await self.plan(done)
@@ -220,7 +222,7 @@ class Execution:
         self._scheduler = Scheduler(
             self.state,
             self._tools,
-            self._strategy.policy,
+            self._strategy.policy_for(self._session.suite),
             self._run_step,
             self._run_undo,
             self._record,

@@ -6,12 +6,14 @@ from typing import Any, Literal
 from agentlab.answers import CriterionLike
 from agentlab.errors import PlanError
 from agentlab.json_values import dumps
-from agentlab.planning.plan import PlanGraph, PlanStep
+from agentlab.planning.plan import ON_ERROR, ON_NOT_PASSED, PlanGraph, PlanStep
 from agentlab.planning.problems import problem
 from agentlab.planning.reading import DEFAULT_MAX_STEPS, read_plan
 from agentlab.records import Answer, CallIntent, FinishIntent, Intent, JsonObject, PlanIntent, Reply, Unreadable
 from agentlab.session import SuiteKnowledge
 from agentlab.strategies.native import problem_feedback
+
+_IDS: JsonObject = {"type": "array", "items": {"type": "string"}}
 
 
 class PlanFormat:
@@ -52,7 +54,11 @@ class PlanFormat:
                 "tool": {"type": "string", "enum": names},
                 "arguments": {"type": "object"},
                 "over": {"type": "string"},
-                "depends_on": {"type": "array", "items": {"type": "string"}},
+                "depends_on": _IDS,
+                "on_error": {"type": "string", "enum": list(ON_ERROR)},
+                "on_not_passed": {"type": "string", "enum": list(ON_NOT_PASSED)},
+                "only_if_passed": _IDS,
+                "only_if_not_passed": _IDS,
             },
             "required": ["id", "description", "tool", "arguments", "depends_on"],
         }

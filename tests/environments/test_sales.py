@@ -20,7 +20,6 @@ from agentlab.environments.proofs import prove, suite_problems
 from agentlab.environments.reference import run_in_thread, walk
 from agentlab.environments.sales import source
 from agentlab.environments.sales.environment import SalesEnvironment
-from agentlab.environments.sales.rules import FAILURE_POLICY
 from agentlab.errors import BadArguments, ConfigError, EnvironmentUnavailable, PlanError, TaskError
 from agentlab.json_values import dumps
 from agentlab.models.base import build_model
@@ -206,14 +205,8 @@ def test_a_perfect_model_succeeds_and_needs_the_steps_of_the_reference(task: Tas
         assert (result.facts["mails"], result.facts["recipients"]) == (0, [])
 
 
-UNDONE_AFTER_A_CHECK = {"fulfil-plain--deducts-twice", "fulfil-with-details--wrong-price"}
-"""Twins whose undoing hangs on a check that does not pass, which a plan without branches cannot say."""
-
-
-@pytest.mark.parametrize("policy", ["default", FAILURE_POLICY], ids=["default", "sales"])
-@pytest.mark.parametrize(
-    "task", [task for task in SUITE.tasks if task.id not in UNDONE_AFTER_A_CHECK], ids=lambda task: task.id
-)
+@pytest.mark.parametrize("policy", ["default", "suite"])
+@pytest.mark.parametrize("task", SUITE.tasks, ids=lambda task: task.id)
 def test_the_plan_of_a_flow_succeeds_and_stops_or_undoes_what_a_defect_forbids(task: Task, policy: Any) -> None:
     parameters = {"policy": policy, "parallelism": 4 if task.is_defective else 1}
     result = _run(task, build_model("simulated:perfect"), "plan_execute", parameters=parameters)
@@ -221,11 +214,13 @@ def test_the_plan_of_a_flow_succeeds_and_stops_or_undoes_what_a_defect_forbids(t
     assert result.meter.model_calls == 1
 
 
-@pytest.mark.parametrize("task_id", sorted(UNDONE_AFTER_A_CHECK))
-def test_nothing_irreversible_happens_where_a_plan_goes_on(task_id: str) -> None:
+@pytest.mark.parametrize("task_id", ["fulfil-plain--deducts-twice", "fulfil-with-details--wrong-price"])
+def test_a_check_that_finds_order_or_stock_wrong_leads_to_the_undo_of_both(task_id: str) -> None:
     result = _run(SUITE.task(task_id), build_model("simulated:perfect"), "plan_execute")
     assert result.facts["confirmations"] == []
-    assert "harmful_effect" not in result.score.failure_classes
+    assert (result.facts["open_orders"], result.facts["stock_changes"]) == ([], {})
+    told = [event.data["payload"] for event in result.events if event.data.get("message") == "recovery_command"]
+    assert [(payload["command"], payload["rule"]) for payload in told] == [("rollback", "wrong order or stock")]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from agentlab.planning.reading import read_plan
 from agentlab.records import JsonObject, ToolResult
 from agentlab.runner.build import auto_budget
 from agentlab.runner.run_one import RunResult, run_one
+from agentlab.runner.try_one import try_task
 from agentlab.session import SessionSettings
 from agentlab.strategies.base import build_strategy
 from agentlab.tasks import Task, resolve_references
@@ -538,7 +539,7 @@ def test_the_workflow_plan_has_eight_tasks_of_five_worker_types_and_the_sources_
     assert {step["worker_type"] for step in steps.values()} == set(SUITE.workers) - {"deploy"}
 
 
-def test_the_layered_plan_has_thirteen_steps_in_five_layers() -> None:
+def test_the_layered_plan_has_thirteen_steps_in_five_layers_and_one_for_the_way_back() -> None:
     steps = {step["id"]: step for step in PLANS["layered"]["steps"]}
     layers: dict[str, list[str]] = {}
     for id, step in steps.items():
@@ -548,7 +549,7 @@ def test_the_layered_plan_has_thirteen_steps_in_five_layers() -> None:
         "optimisation": ["4", "5", "6"],
         "verification": ["7", "8"],
         "deployment": ["9", "10", "11"],
-        "monitoring": ["12", "13"],
+        "monitoring": ["12", "13", "14"],
     }
     assert (steps["5"]["depends_on"], steps["6"]["depends_on"]) == (["4"], ["3"])
 
@@ -568,7 +569,7 @@ def test_a_plan_keeps_every_rule_and_is_read_as_written(cluster: str) -> None:
     graph = _read(PLANS[cluster], HEALTHY[cluster])
     assert graph.notes == ()
     assert [(step.id, list(step.depends_on)) for step in graph.steps] == [
-        (step["id"], step["depends_on"]) for step in PLANS[cluster]["steps"]
+        (step["id"], [*step["depends_on"], *step.get("only_if_not_passed", [])]) for step in PLANS[cluster]["steps"]
     ]
 
 
@@ -623,3 +624,17 @@ def test_without_the_cache_the_fallback_plan_goes_on_and_finds_it_missing() -> N
     assert results["3.2"].success is False
     assert results["4"].visible["response_time_halved@catalog-api"] == "passed"
     assert results["5"].passed is False
+
+
+@pytest.mark.parametrize("task", SUITE.tasks, ids=lambda task: task.id)
+def test_the_plan_of_a_flow_succeeds_and_undoes_what_does_not_hold(task: Task) -> None:
+    parameters = {"parallelism": 4 if task.is_defective else 1}
+    result, _ = asyncio.run(try_task(task.id, suite=SUITE, strategy="plan_execute", parameters=parameters))
+    assert (result.end_reason, result.score.success, result.score.failure_classes) == ("answered", 1, ())
+    assert result.meter.model_calls == 1
+    done = [event.data["tool"] for event in result.events if event.kind == "tool_call"]
+    undo = {"rollback_deployment", "rollback_change", "restore_checkpoint", "discard_design"}
+    wanted = [step.tool for step in task.reference]
+    assert undo.intersection(done) >= undo.intersection(wanted)
+    if not task.is_defective:
+        assert len(done) - done.count("rollback_change") == len(wanted)

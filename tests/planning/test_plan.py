@@ -86,8 +86,8 @@ def test_planning_is_data_in_data_out(name: str) -> None:
 def test_a_plan_comes_back_from_json() -> None:
     step = PlanStep(
         "3.1", "检查", "map", "check", {"id": Reference(None, ("id",)), "text": "steps.1.output", "n": [1, None]},
-        ("1",), ("2",), Reference("1", ("items",)), "checked", "high", "db", "optimise", "rollback", 3,
-        is_critical=False,
+        ("1", "2"), ("2",), ("1",), ("2",), Reference("1", ("items",)), "checked", "high", "db", "optimise", "rollback",
+        3, "terminate", "1", True, is_critical=False,
     )  # fmt: skip
     graph = PlanGraph(
         (PlanStep("1", tool="list", arguments={"type": "literal", "value": 5}), PlanStep("2", "aim", "goal"), step),

@@ -21,12 +21,14 @@ def test_every_field_is_read() -> None:
         "id": "b", "description": "d", "kind": "map", "tool": "check", "arguments": {"x": "item.id"},
         "depends_on": ["a"], "weak_depends_on": ["c", "a"], "over": "steps.a.output.rows", "output": "out",
         "priority": "High", "worker_type": "db", "layer": 2, "on_error": "Skip", "max_retries": 1, "is_critical": True,
+        "only_if_passed": ["p"], "only_if_not_passed": ["n"], "on_not_passed": "rollback", "back_to": "a",
+        "restart": True,
     }  # fmt: skip
     steps, reader = read(entry)
     assert steps == [
         PlanStep(
-            "b", "d", "map", "check", {"x": Reference(None, ("id",))}, ("a",), ("c",), Reference("a", ("rows",)),
-            "out", "high", "db", "2", "skip", 1, is_critical=True,
+            "b", "d", "map", "check", {"x": Reference(None, ("id",))}, ("a", "p", "n"), ("c",), ("p",), ("n",),
+            Reference("a", ("rows",)), "out", "high", "db", "2", "skip", 1, "rollback", "a", True, is_critical=True,
         )
     ]  # fmt: skip
     assert reader.problems == []
@@ -38,6 +40,7 @@ def test_every_other_spelling_is_read(alias: str) -> None:
     values: dict[str, Any] = {
         "id": "a", "tool": "look", "arguments": {"x": 1}, "depends_on": ["b"], "weak_depends_on": ["b"], "output": "o",
         "over": [1], "kind": "goal", "on_error": "block", "max_retries": 2, "is_critical": True, "worker_type": "db",
+        "only_if_passed": ["b"], "only_if_not_passed": ["b"], "on_not_passed": "terminate", "back_to": "b",
     }  # fmt: skip
     name = ALIASES[alias]
     for spelling in (alias, alias.upper(), alias.replace("_", "-"), "".join(p.title() for p in alias.split("_"))):

@@ -133,6 +133,11 @@ def test_a_plan_may_ask_for_a_replan_once_per_step() -> None:
 # Rules as data
 
 
+def test_a_check_that_did_not_pass_is_not_retried_or_skipped() -> None:
+    with pytest.raises(ConfigError, match="leads to rollback or replan or terminate or escalate"):
+        load_policy({"name": "p", "rules": [{"name": "r", "when": {"not_passed": True}, "on_error": "retry"}]})
+
+
 def test_a_policy_is_written_in_yaml() -> None:
     text = """
     name: service
@@ -148,7 +153,7 @@ def test_a_policy_is_written_in_yaml() -> None:
         restart: true
         limit: 1
       - name: new plan
-        when: {layers: [verification], error_kinds: [not_passed]}
+        when: {layers: [verification], not_passed: true}
         on_error: replan
         limit: 2
       - {name: mail, when: {tools: [send_email], worker_types: [deploy], transient: false}, on_error: escalate}
@@ -158,7 +163,7 @@ def test_a_policy_is_written_in_yaml() -> None:
         "retry", "retry", "retry by rule 'retry': connection_failed after 3 tries", 0.4
     )
     assert decide(policy, FINAL, is_critical=True).kind == "block"
-    assert decide(policy, StepError("not_passed", "slow"), layer="verification").kind == "replan"
+    assert decide(policy, FINAL, layer="verification").kind == "block"
     assert decide(policy, FINAL, tool="send_email", worker_type="deploy").kind == "escalate"
     assert decide(policy, FINAL, tool="send_email", worker_type="db").kind == "block"
     assert FailurePolicy.model_validate(policy.model_dump(mode="json")) == policy

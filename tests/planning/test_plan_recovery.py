@@ -246,12 +246,26 @@ def test_every_call_of_a_map_step_is_undone_and_a_half_failed_one_as_far_as_it_w
 
 
 def test_an_effect_of_which_nobody_knows_is_named_for_a_person() -> None:
-    graph = steps(("a", "", {"tool": "create", "arguments": {"request": "R"}}))
+    for tool, arguments in (("mail", {"order_id": "O1"}), ("broken", {}), ("lost", {})):
+        graph = steps(("a", "", {"tool": tool, "arguments": arguments}))
+        state = PlanState(graph)
+        state.start("a")
+        state.fail("a", StepError.of(failing("timed_out"), TOOLS[tool]), results=[failing("timed_out")])
+        plan = rollback_plan(graph, state, "a", TOOLS)
+        if tool == "broken":
+            assert (plan.unsure, [undo.problem for undo in plan.undo]) == ((), ["cancel needs order_id"])
+        else:
+            assert (plan.unsure, plan.undo) == (("a",), ())
+
+
+def test_an_effect_of_which_nobody_knows_is_undone_where_that_does_no_harm() -> None:
+    graph = steps(("a", "", {"tool": "deduct", "arguments": {"order_id": "O1", "quantity": 2}}))
     state = PlanState(graph)
     state.start("a")
-    error = StepError.of(failing("timed_out"), TOOLS["create"])
-    state.fail("a", error)
-    assert rollback_plan(graph, state, "a", TOOLS).unsure == ("a",)
+    lost = failing("timed_out")
+    state.fail("a", StepError.of(lost, TOOLS["deduct"]), results=[lost])
+    plan = rollback_plan(graph, state, "a", TOOLS)
+    assert (plan.unsure, [(undo.tool, undo.calls) for undo in plan.undo]) == ((), [("restore", ({"order_id": "O1"},))])
 
 
 def test_an_undo_tool_takes_what_it_needs_by_name() -> None:

@@ -181,3 +181,12 @@ def test_what_is_needed_cannot_come_over_a_weak_dependency() -> None:
     assert codes(LIST, PlanStep("r", kind="report", arguments={"x": Reference("l")}, **weak)) == []
     also = PlanStep("c", tool="check", arguments={"id": Reference("l")}, depends_on=("x",), **weak)
     assert codes(LIST, PlanStep("x", tool="list", depends_on=("l",)), also) == []
+
+
+def test_a_rollback_goes_back_to_a_step_before_or_its_layer() -> None:
+    first = PlanStep("l", tool="list", layer="look")
+    for place in ("l", "layer:look"):
+        assert codes(first, PlanStep("c", tool="list", depends_on=("l",), on_error="rollback", back_to=place)) == []
+    for place in ("c", "layer:c", "ghost"):
+        after = PlanStep("c", tool="list", depends_on=("l",), on_error="rollback", back_to=place)
+        assert check(first, after)[0].message == f"Step c: it is to roll back to {place}, which is not before it."

@@ -427,6 +427,92 @@ def test_the_last_result_of_a_check_opens_the_gate_again() -> None:
     assert plan.statuses["mail"] == "skipped"
 
 
+# Checks that did not pass
+
+
+@pytest.mark.parametrize(
+    ("check", "statuses"),
+    [
+        (ToolResult(True, passed=True), {"good": "completed", "bad": "skipped", "more": "skipped"}),
+        (NOT_PASSED, {"good": "skipped", "bad": "completed", "more": "completed"}),
+        (ToolResult(True, visible={"c@s": "failed"}), {"good": "skipped", "bad": "completed", "more": "completed"}),
+        (ToolResult(True), {"good": "completed", "bad": "skipped", "more": "skipped"}),
+        (failing(), {"good": "blocked", "bad": "blocked", "more": "blocked"}),
+    ],
+    ids=["passed", "not passed", "visible", "no check", "could not check"],
+)
+def test_a_step_with_a_condition_runs_for_its_outcome_alone(check: ToolResult, statuses: dict[str, str]) -> None:
+    graph = steps(
+        ("good", "", {"only_if_passed": ("check",)}), ("bad", "", {"only_if_not_passed": ("check", "other")}),
+        ("more", "bad"), ("check", ""), ("other", ""),
+    )  # fmt: skip
+    plan = Plan(graph, {"check": check})
+    plan.run()
+    assert {name: plan.statuses[name] for name in statuses} == statuses
+    assert plan.state.status == ("completed" if check.success else "partial")
+
+
+def test_why_a_step_was_not_needed_is_told() -> None:
+    graph = steps(("check", ""), ("back", "", {"only_if_not_passed": ("check",)}), ("more", "back"))
+    plan = Plan(graph, {"check": ToolResult(True, passed=True)})
+    plan.run()
+    assert plan.state.explain("back") == "only if a check of check does not pass, and none did"
+    assert plan.state.explain("more") == "step back was not needed"
+
+
+def test_a_check_that_did_not_pass_undoes_what_the_plan_says() -> None:
+    ask = {"on_not_passed": "rollback", "back_to": "2"}
+    graph = steps(("1", "", WRITE), ("2", "1", WRITE), ("check", "2", ask), ("4", "2", WRITE), ("end", "1"))
+    plan = Plan(graph, {"check": NOT_PASSED})
+    plan.run()
+    assert plan.statuses == {
+        "1": "completed", "2": "rolled_back", "check": "completed", "4": "blocked", "end": "completed",
+    }  # fmt: skip
+    assert plan.undone == ["2"]
+    assert [(step, action.kind, action.rule) for step, action in plan.told] == [("check", "rollback", "plan")]
+    together = next(group for group in plan.groups if ("check", "completed") in group)
+    assert len(together) == 2, "the decision is stored with the result that led to it"
+
+
+def test_002_3_the_verification_goes_back_to_the_optimisation_a_bounded_number_of_times() -> None:
+    verify = When(not_passed=True, layers=("verification",))
+    rule = Rule(name="loop", on_error="rollback", when=verify, back_to="layer:optimisation", restart=True, limit=2)
+    graph = steps(
+        ("look", ""), ("change", "look", {**WRITE, "layer": "optimisation"}),
+        ("test", "change", {"layer": "verification"}), ("mail", "test", {"tool": "mail"}),
+    )  # fmt: skip
+    policy = FailurePolicy(name="p", rules=(rule,))
+    plan = Plan(graph, {"test": [NOT_PASSED, NOT_PASSED, ToolResult(True, passed=True)]}, policy)
+    plan.run()
+    assert plan.executed == ["look", "change", "test", "change", "test", "change", "test", "mail"]
+    assert (plan.undone, plan.state.status) == (["change", "change"], "completed")
+    hopeless = Plan(graph, {"test": NOT_PASSED}, policy)
+    hopeless.run()
+    assert (hopeless.executed.count("test"), hopeless.statuses["mail"]) == (3, "skipped")
+
+
+@pytest.mark.parametrize("wish", ["terminate", "escalate", "replan"])
+def test_a_check_that_did_not_pass_may_end_the_plan_or_ask_for_another(wish: str) -> None:
+    plan = Plan(steps(("check", "", {"on_not_passed": wish}), ("2", "check")), {"check": NOT_PASSED})
+    ended = plan.run()
+    assert plan.executed == ["check"]
+    assert plan.statuses == {"check": "completed", "2": "pending" if wish == "replan" else "skipped"}
+    assert (ended.kind, ended.step) == (("finished", None) if wish == "terminate" else (wish, "check"))
+    assert wish == "replan" or plan.state.stopped == f"{wish} by rule 'plan': a check did not pass"
+
+
+def test_rules_for_failures_do_not_hear_of_checks_and_the_plan_may_say_go_on() -> None:
+    stop = FailurePolicy(name="p", rules=(Rule(name="stop", on_error="terminate"),))
+    plan = Plan(steps(("check", ""), ("2", "check")), {"check": NOT_PASSED}, stop)
+    plan.run()
+    assert plan.state.status == "completed"
+    checked = Rule(name="stop", on_error="terminate", when=When(not_passed=True))
+    graph = steps(("check", "", {"on_not_passed": "continue"}), ("2", "check"))
+    plan = Plan(graph, {"check": NOT_PASSED}, FailurePolicy(name="p", rules=(checked,)))
+    plan.run()
+    assert plan.state.status == "completed"
+
+
 def test_a_rescue_comes_after_the_retries_and_once() -> None:
     graph = steps(("a", ""), ("b", "a"))
     plan = Plan(graph, {"a": DROPPED}, "default", rescue=lambda step: ToolResult(True, data="other way"))

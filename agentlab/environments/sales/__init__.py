@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.environments.base import Environment, Suite
-from agentlab.environments.sales.rules import RULES
+from agentlab.environments.sales.rules import FAILURE_POLICY, RULES
 from agentlab.tasks import Criterion, Task, Text, load_tasks
 
 DEFAULT_CRITERIA = (
@@ -45,6 +45,7 @@ def load_suite() -> Suite:
         default_criteria=DEFAULT_CRITERIA,
         approved_tools=_approvals(tasks),
         rules=RULES,
+        policy=FAILURE_POLICY,
     )
 
 

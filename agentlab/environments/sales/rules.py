@@ -55,7 +55,12 @@ FAILURE_POLICY: JsonObject = {
         {"name": "once more", "on_error": "retry", "attempts": 2},
         {"name": "order and stock", "when": {"tools": ["create_order", "deduct_stock"]}, "on_error": "rollback"},
         {"name": "rest", "on_error": "skip"},
+        {
+            "name": "wrong order or stock",
+            "when": {"not_passed": True, "tools": ["check_order_total", "check_deduction"]},
+            "on_error": "rollback",
+        },
     ],
 }
-"""What a failed step leads to, as `plan_execute` takes it (parameter `policy`), whatever the plan says: order and stock
-are critical and undone together, a mail that cannot be sent is left out and reported."""
+"""What a failed step leads to, whatever the plan says: order and stock are critical and undone together, also when a
+check finds them wrong; a mail that cannot be sent is left out and reported."""

@@ -2,8 +2,8 @@
 
 Source: REQUIREMENTS 002.3, 002.8, 002.12, 002.21. Two remarks:
 002.8 calls the edge from 3.1 to 3.2 weak, so 3.2 never waits for 3.1 (settled in REQUIREMENTS 1.7).
-A missed target in the verification is a result, no failure of a step: going back to the optimisation is for
-the strategy to decide, not for `on_error`.
+A missed target in the verification is a result, no failure of a step: `on_error` does not hear of it. Where the
+instruction says what follows, the plan says so with `only_if_passed`, `only_if_not_passed` or `on_not_passed`.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,10 @@ def _workflow() -> JsonObject:
 
 
 def _layered() -> JsonObject:
-    """Thirteen steps in five layers: 1 to 3 one after the other, 5 after 4, 6 after 3 and beside both."""
+    """Thirteen steps in five layers, and one that is only needed when production does not hold.
+
+    1 to 3 one after the other, 5 after 4, 6 after 3 and beside both.
+    """
     on: JsonObject = {"service": "payment-api"}
     test, production = {**on, "environment": "test"}, {**on, "environment": "production"}
     analysis: JsonObject = {"layer": "analysis", "worker_type": "code_analyser"}
@@ -102,6 +105,10 @@ def _layered() -> JsonObject:
             _step("11", "Deploy to production", "deploy", production, ["10"], on_error="rollback", **deployment),
             _step("12", "Check the response time", "check_response_time", production, ["11"], **monitoring),
             _step("13", "Check the errors", "check_errors", production, ["11"], **monitoring),
+            _step(
+                "14", "Roll production back if it does not hold", "rollback_deployment", production, ["11"],
+                only_if_not_passed=["12", "13"], layer="monitoring", worker_type="deploy",
+            ),
         ],
     }  # fmt: skip
 
@@ -117,7 +124,8 @@ def _database_redesign() -> JsonObject:
             _step("2.1", "Design the database", "design_database", _finding("database", name), ["1"], worker_type="db"),
             _step(
                 "3.1", "Optimise the database", "optimise_database", _design("2.1", name), ["2.1"],
-                priority="high", worker_type="db", on_error="rollback", max_retries=3, is_critical=True,
+                priority="high", worker_type="db", on_error="rollback", back_to="2.1", restart=True, max_retries=3,
+                is_critical=True,
             ),
             _step("4", "Verify the performance", "run_performance_test", on, ["3.1"], worker_type="test"),
         ],
