@@ -9,9 +9,10 @@ import dataclasses
 import operator
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from agentlab.approvals import Approvals, Ask, Policy
 from agentlab.budget import Meter
 from agentlab.environments.base import WorkerType
 from agentlab.errors import BadArguments, InfrastructureError, ModelUnavailable, StopRun, ToolError
@@ -57,8 +58,8 @@ class SessionSettings:
     """Bind decoding to the format's schema where the model can."""
     memory: str = "none"
     observe: str = "text"
-    approvals: str = "deny"
-    """What happens to a tool with permission `ask`: allow or deny."""
+    approvals: Policy = "deny"
+    """What happens to a tool with permission `ask`: allow, deny, or ask a person (never in a batch)."""
     approved_tools: frozenset[str] = frozenset()
     """Tools that the suite approves for this task beforehand."""
     observation_limit_chars: int = DEFAULT_LIMIT_CHARS
@@ -115,6 +116,7 @@ class Session:
     _trace: Trace
     _repeat: int = 0
     _seed: int = 0
+    _ask_person: InitVar[Ask | None] = None
     journal: PlanJournal | None = None
     """Where the planning layer stores every change before it goes on; None keeps it in memory."""
     _workers: Workers = field(default_factory=Workers)
@@ -126,6 +128,10 @@ class Session:
     _occurrences: dict[str, int] = field(default_factory=dict)
     _schemas: dict[tuple[Tool, ...], list[JsonObject]] = field(default_factory=dict)
     _unreadable_in_a_row: int = 0
+    _approvals: Approvals = field(init=False)
+
+    def __post_init__(self, _ask_person: Ask | None) -> None:
+        self._approvals = Approvals(self.settings.approvals, self.settings.approved_tools, _ask_person)
 
     async def ask(
         self, actor: str, messages: Sequence[Message], format: ReplyFormat, tools: tuple[Tool, ...] | None = None
@@ -178,7 +184,9 @@ class Session:
             Interrupted: a person pressed Ctrl-C while the tool ran.
         """
         key = _key(call)
-        tool, arguments, refusal = self._admit(actor, call, key)
+        tool, arguments, refusal = self._admit(call, key)
+        if refusal is None and tool is not None and tool.permission != "auto":
+            refusal = await self._unapproved(actor, tool, call, key, plan_step_id)
         started = time.perf_counter()
         tries = 0
         if refusal is None:
@@ -193,6 +201,24 @@ class Session:
         duration_s = time.perf_counter() - started
         self._meter.tool_s += duration_s if tries else 0.0
         return self._observe(actor, call, key, tool, result, tries, duration_s, plan_step_id, by_program)
+
+    def must_ask(self, call: ToolCall) -> bool:
+        """Return whether a person has to approve a call before it may be executed."""
+        return self._approvals.is_open(find_tool(self.tools, call.name), _key(call))
+
+    async def approval(self, actor: str, call: ToolCall, plan_step_id: str | None = None) -> bool | None:
+        """Return a person's decision on a call that must be approved; None when nobody has decided yet.
+
+        An approval holds for this tool with exactly these arguments, and is used up by the call.
+        """
+        tool = find_tool(self.tools, call.name)
+        allowed = await self._approvals.request(tool, call.arguments or {}, _key(call), plan_step_id)
+        self._note_approval(actor, call, allowed, "person")
+        return allowed
+
+    def recall_approval(self, call: ToolCall) -> None:
+        """Take up a person's approval of an earlier attempt that was not used."""
+        self._approvals.give(_key(call))
 
     def recall(self, actor: str, call: ToolCall, result: ToolResult, plan_step_id: str | None = None) -> None:
         """Put the result of a call of an earlier attempt into this trace: it is evidence, and is not made again."""
@@ -331,7 +357,7 @@ class Session:
         self._sent[actor] = messages
         return known if is_continued else 0
 
-    def _admit(self, actor: str, call: ToolCall, key: str) -> tuple[Tool | None, JsonObject | None, ToolResult | None]:
+    def _admit(self, call: ToolCall, key: str) -> tuple[Tool | None, JsonObject | None, ToolResult | None]:
         """The tool and its arguments, or the result that refuses the call."""
         try:
             if call.problem is not None:
@@ -345,10 +371,10 @@ class Session:
             tool.check_arguments(arguments)
         except ToolError as error:
             return None, call.arguments, ToolResult(False, error_kind=error.kind, message=str(error))
-        return tool, arguments, self._refusal(actor, tool, call, key)
+        return tool, arguments, self._refusal(tool, key)
 
-    def _refusal(self, actor: str, tool: Tool, call: ToolCall, key: str) -> ToolResult | None:
-        """Why a valid call is not executed: an effect that happened already, used up, or not approved."""
+    def _refusal(self, tool: Tool, key: str) -> ToolResult | None:
+        """Why a valid call is not executed: an effect that happened already, or used up."""
         if tool.is_control:
             message = (
                 f"{tool.name} must be the only call of a reply, made after you have seen the other results. Ignored."
@@ -363,19 +389,25 @@ class Session:
             return ToolResult(
                 False, error_kind="used_up", message=f"{tool.name} may be used {tool.max_uses} times in a run."
             )
-        if tool.permission == "auto":
+        return None
+
+    async def _unapproved(
+        self, actor: str, tool: Tool, call: ToolCall, key: str, plan_step_id: str | None
+    ) -> ToolResult | None:
+        """The refusal of a call that is not approved; None when it may be executed."""
+        is_asked = self._approvals.is_open(tool, key)
+        if is_asked:
+            await self.approval(actor, call, plan_step_id)
+        approved_by = self._approvals.use(tool, key)
+        if not is_asked and approved_by != "person":
+            self._note_approval(actor, call, approved_by is not None, approved_by or "settings")
+        if approved_by is not None:
             return None
-        allowed = tool.permission == "ask" and (
-            self.settings.approvals == "allow" or tool.name in self.settings.approved_tools
-        )
-        self._trace.add("approval", actor, tool=tool.name, arguments=call.arguments, allowed=allowed)
-        if allowed:
-            return None
-        return ToolResult(
-            False,
-            error_kind="not_approved",
-            message=f"{tool.name} needs an approval that was not given; it was not executed.",
-        )
+        message = f"{tool.name} needs an approval that was not given; it was not executed."
+        return ToolResult(False, error_kind="not_approved", message=message)
+
+    def _note_approval(self, actor: str, call: ToolCall, allowed: bool | None, by: str) -> None:
+        self._trace.add("approval", actor, tool=call.name, arguments=call.arguments, allowed=allowed, by=by)
 
     def _with_handles(self, arguments: Any) -> Any:
         """Replace handles of large results by the values they stand for."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentlab.approvals import Ask
 from agentlab.budget import Budget, Meter
 from agentlab.errors import BudgetExceeded, Interrupted, StopRun
 from agentlab.models.scripted import ScriptedModel
@@ -31,7 +32,9 @@ TASK = Task(
 )
 
 
-def a_session(*tools: Tool, replies: Any = (), budget: Budget | None = None, **settings: Any) -> Session:
+def a_session(
+    *tools: Tool, replies: Any = (), budget: Budget | None = None, ask_person: Ask | None = None, **settings: Any
+) -> Session:
     return Session(
         TASK.view("en"),
         tools,
@@ -41,6 +44,7 @@ def a_session(*tools: Tool, replies: Any = (), budget: Budget | None = None, **s
         ScriptedModel(list(replies)),
         Meter(budget or Budget()),
         Trace("r"),
+        _ask_person=ask_person,
     )
 
 
@@ -355,6 +359,60 @@ def test_uses_and_approvals_are_enforced() -> None:
     assert paid == [1.0, 1.0]
     deny = tool_from_function(pay, permission="deny")
     assert run(work(a_session(deny, approvals="allow"))) == ["not_approved", "not_approved"]
+
+
+def test_a_person_approves_one_call_with_its_arguments_once() -> None:
+    paid: list[float] = []
+
+    def pay(amount: float) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    tool = tool_from_function(pay, effect="irreversible", permission="ask", repeatable=True)
+    asked: list[Any] = []
+    decisions: list[bool | None] = [True, False, None, True]
+
+    async def person(tool: Tool, arguments: Any, step_id: str | None) -> bool | None:
+        asked.append((tool.name, arguments, step_id))
+        return decisions[len(asked) - 1]
+
+    async def work(session: Session) -> list[str | None]:
+        amounts = (1.0, 1.0, 2.0, 2.0)
+        calls = [await session.act("agent", calling("pay", amount=a), "step") for a in amounts]
+        return [observation.result.error_kind for observation in calls]
+
+    session = a_session(tool, ask_person=person, approvals="ask")
+    assert run(work(session)) == [None, "not_approved", "not_approved", None]
+    assert paid == [1.0, 2.0]
+    assert asked == [("pay", {"amount": amount}, "step") for amount in (1.0, 1.0, 2.0, 2.0)]
+    assert [(event["allowed"], event["by"]) for event in events(session, "approval")] == [
+        (True, "person"), (False, "person"), (None, "person"), (True, "person"),
+    ]  # fmt: skip
+    nobody = a_session(tool, approvals="ask")
+    assert run(work(nobody)) == ["not_approved"] * 4
+    beforehand = a_session(tool, approvals="ask", approved_tools=frozenset({"pay"}))
+    assert run(work(beforehand)) == [None] * 4
+    assert {event["by"] for event in events(beforehand, "approval")} == {"suite"}
+    never = tool_from_function(pay, effect="irreversible", permission="deny")
+    assert run(work(a_session(never, ask_person=person, approvals="ask"))) == ["not_approved"] * 4
+
+
+def test_an_approval_before_the_call_is_for_that_call_alone() -> None:
+    def pay(amount: float) -> str:
+        """Pay."""
+        return "paid"
+
+    async def yes(tool: Tool, arguments: Any, step_id: str | None) -> bool | None:
+        return True
+
+    session = a_session(tool_from_function(pay, permission="ask"), ask_person=yes, approvals="ask")
+    assert session.must_ask(calling("pay", amount=1.0))
+    assert run(session.approval("agent", calling("pay", amount=1.0)))
+    assert not session.must_ask(calling("pay", amount=1.0))
+    assert session.must_ask(calling("pay", amount=2.0))
+    run(session.act("agent", calling("pay", amount=1.0)))
+    assert session.must_ask(calling("pay", amount=1.0))
 
 
 def test_no_call_after_exhaustion_and_unreadable_replies_are_billed() -> None:

@@ -52,6 +52,10 @@ class Recovery:
     """Interrupted steps with an effect that may have happened: reconcile by key, or ask a person."""
     open_undos: tuple[str, ...] = ()
     """Steps whose undo was started and may have happened."""
+    redo: tuple[str, ...] = ()
+    """Steps whose undo was started and may simply be made again: its tool is idempotent."""
+    approvals: tuple[str, ...] = ()
+    """Steps that wait for a person's approval."""
     reason: str = ""
 
 
@@ -105,16 +109,22 @@ def recover(state: PlanView | None, tools: Mapping[str, Tool]) -> Recovery:
     interrupted = state.with_status("interrupted")
     ask = tuple(name for name in interrupted if not _may_rerun(state.graph.step(name), tools))
     rerun = tuple(name for name in interrupted if name not in ask)
-    undos = tuple(step.id for step in state.graph.steps if state[step.id].is_undo_open)
+    begun = [step.id for step in state.graph.steps if state[step.id].is_undo_open]
+    redo = tuple(name for name in begun if not _undo_has_effect(state[name], tools))
+    undos = tuple(name for name in begun if name not in redo)
+    approvals = state.with_status("awaiting_approval")
     if undos or ask:
         names = ", ".join((*ask, *undos))
-        return Recovery("cannot_recover", rerun, ask, undos, f"nobody knows whether these took effect: {names}")
-    if state.is_finished:
+        return Recovery(
+            "cannot_recover", rerun, ask, undos, redo, approvals, f"nobody knows whether these took effect: {names}"
+        )
+    if state.is_finished and not redo:
         kind: RecoveryKind = "completed" if state.status == "completed" else "cannot_recover"
         return Recovery(kind, reason=f"the plan is {state.status}")
     if len(state.with_status("pending")) == len(state.graph):
         return Recovery("idle", reason="no step had started")
-    return Recovery("recovered", rerun, reason=f"{len(state.with_status('completed'))} steps are kept")
+    kept = f"{len(state.with_status('completed'))} steps are kept"
+    return Recovery("recovered", rerun, reason=kept, redo=redo, approvals=approvals)
 
 
 def undo_arguments(undo: Tool, arguments: Mapping[str, Any], output: Any) -> tuple[JsonObject, str]:
@@ -163,6 +173,12 @@ def _has_harmless_undo(step: PlanStep, tools: Mapping[str, Tool]) -> bool:
     tool = tools.get(step.tool or "")
     undo = tools.get(tool.compensate or "") if tool is not None else None
     return undo is not None and not undo.has_side_effect
+
+
+def _undo_has_effect(state: StepState, tools: Mapping[str, Tool]) -> bool:
+    """True when making a started undo again could do harm, or its tool is gone."""
+    undo = tools.get(state.undos[-1].tool)
+    return undo is None or undo.has_side_effect
 
 
 def _may_rerun(step: PlanStep, tools: Mapping[str, Tool]) -> bool:

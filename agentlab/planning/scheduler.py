@@ -6,10 +6,21 @@ The scheduler knows neither models nor sessions: whoever runs it passes a functi
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from agentlab.errors import InfrastructureError, StopRun, UnresolvedReference
+from agentlab.planning.outcomes import (
+    Approve,
+    Decision,
+    Ended,
+    Rescue,
+    RunStep,
+    RunUndo,
+    StepOutcome,
+    Told,
+    digest_of,
+    is_high_risk,
+)
 from agentlab.planning.plan import PlanStep
 from agentlab.planning.policy import Action, FailurePolicy
 from agentlab.planning.recovery import StepUndo, rollback_plan
@@ -22,39 +33,6 @@ from agentlab.tools import Tool
 _DECISION_ORDER = {"rollback": 0, "terminate": 1, "escalate": 1, "replan": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutcome:
-    """What running a step brought: the results of its calls, of a map step one per entry."""
-
-    results: tuple[ToolResult, ...] = ()
-    tries: int = 1
-    """Executions behind it, the session's own repeats included."""
-
-    @property
-    def failure(self) -> ToolResult | None:
-        """The first result without success; None when all succeeded."""
-        return next((result for result in self.results if not result.success), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How the execution ended: finished, or stopped for somebody else to decide."""
-
-    kind: Literal["finished", "replan", "escalate"]
-    step: str | None = None
-    reason: str = ""
-
-
-RunStep = Callable[[PlanStep, Sequence[JsonObject]], Awaitable[StepOutcome]]
-"""Runs a step with its resolved arguments (one object, of a map step one per entry)."""
-RunUndo = Callable[[PlanStep, str, JsonObject], Awaitable[ToolResult]]
-"""Calls an undo tool for a step."""
-Rescue = Callable[[PlanStep, StepOutcome], Coroutine[Any, Any, StepOutcome]]
-"""Tries to reach the goal of a step that failed for good in another way; returns what came of it."""
-Told = Callable[[str, Action], None]
-"""Hears what was decided about a step that did not succeed."""
-
-
 class Scheduler:
     """Runs the steps of a plan until nothing is left to do, or a decision is needed.
 
@@ -62,6 +40,9 @@ class Scheduler:
     continue after a kill: a decision is stored together with the failure that led to it. A high-risk step
     (irreversible, or one that asks for an approval) is not run when a check before it did not pass: it is skipped,
     by decision. Each worker type is one worker, which does one step at a time.
+
+    A step that needs an approval waits for it, and others go on meanwhile. The approval is for its resolved arguments:
+    with others it is asked for again. When nothing else is left to do, the execution ends with `escalate`.
 
     When a limit or a failing provider ends the execution, steps in flight are finished first: they are paid for.
     When it is cancelled, they are cancelled too, and stand as `interrupted`. Nothing outlives it in either case.
@@ -75,6 +56,7 @@ class Scheduler:
         record: receives every group of changes; one call is one transaction.
         parallelism: steps in flight at once; 1 makes the order reproducible.
         rescue: asked once per step before what needs it is blocked; never after an effect that may have happened.
+        approve: reaches a person about tools that ask; None leaves them to whoever makes the calls.
         told: called with every decision about a step, after it was recorded.
         sleep: waits before retries; tests pass their own.
         now_s: seconds on the clock of the step times; by default since the scheduler was made.
@@ -91,6 +73,7 @@ class Scheduler:
         *,
         parallelism: int = 1,
         rescue: Rescue | None = None,
+        approve: Approve | None = None,
         told: Told | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_s: Callable[[], float] | None = None,
@@ -103,11 +86,12 @@ class Scheduler:
         self._record = record
         self._parallelism = parallelism
         self._rescue = rescue
+        self._approve = approve
         self._told = told
         self._sleep = sleep
         started = time.perf_counter()
         self._now = now_s or (lambda: time.perf_counter() - started)
-        self._running: dict[asyncio.Task[StepOutcome | None], str] = {}
+        self._running: dict[asyncio.Task[StepOutcome | Decision | None], str] = {}
         self._rescued: set[str] = set()
         self._decisions: list[tuple[Action, str]] = []
         self._is_recorded = True
@@ -124,6 +108,8 @@ class Scheduler:
             return Ended("replan", failed, "the plan was stopped while it was being replaced")
         self._note(self._state.set_phase("executing"))
         self._take_up_rollback()
+        for step_id in self._state.with_status("awaiting_approval") if self._approve is not None else ():
+            self._launch(step_id, self._decision(self._state.graph.step(step_id), self._state.inputs(step_id).calls))
         try:
             while True:
                 self._start_what_is_ready()
@@ -147,18 +133,6 @@ class Scheduler:
         """Record how far a running step is; for `run_step` to call."""
         self._note(self._state.report(step_id, progress=progress, activity=activity))
 
-    def failed_gate(self, step_id: str) -> str | None:
-        """Return the step before a step whose check did not pass when it was last made; None when there is none."""
-        latest: dict[str, tuple[bool, str]] = {}
-        before = [name for name in self._state.graph.ancestors(step_id) if self._state[name].results]
-        for name in sorted(before, key=lambda name: self._state[name].completed_seq or 0):
-            for result in self._state[name].results:
-                if result.passed is not None:
-                    key = f"{result.check or name}@{result.subject}" if result.subject else result.check or name
-                    latest[key] = result.passed, name
-                latest.update({key: (status != "failed", name) for key, status in result.visible.items()})
-        return next((name for passed, name in latest.values() if not passed), None)
-
     # Starting
 
     def _start_what_is_ready(self) -> None:
@@ -172,7 +146,7 @@ class Scheduler:
         if condition := self._state.unmet_condition(step.id):
             self._note(self._state.pass_over(step.id, condition))
             return
-        if is_high_risk(self._tools.get(step.tool or "")) and (gate := self.failed_gate(step.id)) is not None:
+        if is_high_risk(self._tools.get(step.tool or "")) and (gate := self._state.failed_gate(step.id)) is not None:
             action = Action("skip", "gate", f"check {gate} did not pass, so this was not done")
             self._note(self._state.skip(step.id, action.reason))
             self._tell(step.id, action)
@@ -184,6 +158,10 @@ class Scheduler:
             failed = StepError("unresolved_reference", str(error), is_safe_to_repeat=False)
             action = self._policy.decide(step, failed, 0, self._state.graph, self._state)
             self._apply(step.id, failed, StepOutcome(), action)
+            return
+        if self._approve is not None and self._approve.is_needed(step, calls):
+            self._note(self._state.await_approval(step.id, digest_of(step, calls)))
+            self._launch(step.id, self._decision(step, calls))
             return
         self._note(self._state.start(step.id, at_s=self._now()))
         self._launch(step.id, self._outcome(step, calls))
@@ -199,7 +177,11 @@ class Scheduler:
             return StepOutcome((ToolResult(True, data=dict(calls[0])),))
         return await self._run_step(step, calls)
 
-    def _launch(self, step_id: str, work: Coroutine[Any, Any, StepOutcome | None]) -> None:
+    async def _decision(self, step: PlanStep, calls: Sequence[JsonObject]) -> Decision:
+        assert self._approve is not None
+        return Decision(await self._approve.ask(step, calls))
+
+    def _launch(self, step_id: str, work: Coroutine[Any, Any, StepOutcome | Decision | None]) -> None:
         self._running[asyncio.create_task(work)] = step_id
 
     def _n_steps(self) -> int:
@@ -236,10 +218,13 @@ class Scheduler:
                 if task.exception() is None:
                     self._settle(step_id, task.result(), may_rescue=False)
 
-    def _settle(self, step_id: str, outcome: StepOutcome | None, *, may_rescue: bool = True) -> None:
-        """Record what a step brought, or that its wait is over."""
+    def _settle(self, step_id: str, outcome: StepOutcome | Decision | None, *, may_rescue: bool = True) -> None:
+        """Record what a step brought, what a person decided about it, or that its wait is over."""
         if outcome is None:
             self._note(self._state.wake(step_id))
+            return
+        if isinstance(outcome, Decision):
+            self._settle_decision(self._state.graph.step(step_id), outcome)
             return
         failure = outcome.failure
         step = self._state.graph.step(step_id)
@@ -257,6 +242,15 @@ class Scheduler:
             self._launch(step_id, self._rescue(step, outcome))
             return
         self._apply(step_id, error, outcome, action)
+
+    def _settle_decision(self, step: PlanStep, decision: Decision) -> None:
+        """Let an approved step start, and a refused one fail; without a decision it goes on waiting."""
+        if decision.is_approved:
+            self._note(self._state.approve(step.id, self._state[step.id].approval or ""))
+        elif decision.is_approved is False:
+            refused = StepError("not_approved", f"a person did not approve {step.tool}", is_safe_to_repeat=False)
+            action = self._policy.decide(step, refused, 0, self._state.graph, self._state)
+            self._apply(step.id, refused, StepOutcome(), action)
 
     def _complete(self, step: PlanStep, outcome: StepOutcome) -> None:
         """Record a step that did its work, with what a check of it that did not pass leads to."""
@@ -366,7 +360,7 @@ class Scheduler:
     def _drop_timers(self) -> None:
         """End the waits of steps that wait no more: they were skipped, or run again from the start."""
         for task, step_id in list(self._running.items()):
-            if self._state[step_id].status not in ("running", "retry_wait"):
+            if self._state[step_id].status not in ("running", "retry_wait", "awaiting_approval"):
                 task.cancel()
                 del self._running[task]
 
@@ -387,8 +381,3 @@ class Scheduler:
             self._is_recorded = False
             self._record(changes)
             self._is_recorded = True
-
-
-def is_high_risk(tool: Tool | None) -> bool:
-    """Return whether a tool must not be used once a check before it did not pass: irreversible, or it asks first."""
-    return tool is not None and (tool.effect == "irreversible" or tool.permission == "ask")

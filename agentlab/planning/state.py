@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from agentlab.errors import CorruptRecord
 from agentlab.planning.plan import PlanGraph, PlanStep
+from agentlab.planning.reasons import condition
 from agentlab.planning.statuses import OPEN, TRANSITIONS, Phase, StepStatus
 from agentlab.planning.step_state import (
     IllegalTransition,
@@ -127,7 +128,7 @@ class PlanState(PlanView):
         changes = [self._move(step_id, "skipped", reason=reason)]
         for name in self.graph.descendants(step_id):
             if self._steps[name].status == "pending":
-                changes.append(self._move(name, "skipped", reason=f"step {step_id} was not needed"))
+                changes.append(self._move(name, "skipped", reason=condition("after_not_needed", step=step_id)))
         return tuple(changes)
 
     def retry_later(self, step_id: str, error: StepError, delay_s: float, *, tries: int = 1) -> Changes:
@@ -176,6 +177,15 @@ class PlanState(PlanView):
             return (self._change(step_id, state.status, undos=undos),)
         first = self._move(step_id, "rolled_back" if success else "rollback_failed", undos=undos)
         return (first, *self._block_dependents(step_id))
+
+    def reopen_undo(self, step_id: str) -> Changes:
+        """Record that an undo that was cut short may be tried again: it had not happened, or twice does no harm."""
+        state = self._steps[step_id]
+        if not state.is_undo_open:
+            raise IllegalTransition(f"no undo of step {step_id} was started")
+        return (
+            self._change(step_id, state.status, undos=(*state.undos[:-1], Undo(state.undos[-1].tool, "interrupted"))),
+        )
 
     # Writing: the plan
 

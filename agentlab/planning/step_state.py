@@ -50,7 +50,7 @@ class Undo:
 
     tool: str
     state: str = "started"
-    """started, done or failed; one that is still `started` after a crash may have happened."""
+    """started, done, failed, or interrupted by a crash; one that is still `started` after a crash may have happened."""
     message: str = ""
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from agentlab.planning.inputs import Inputs, inputs_of
 from agentlab.planning.plan import PlanGraph
 from agentlab.planning.ready import ReadyQueue
-from agentlab.planning.statuses import OPEN, STEP_STATUSES, Phase, PlanStatus, StepStatus
+from agentlab.planning.reasons import condition, is_condition, problem_words, reason_words, undo_words
+from agentlab.planning.statuses import OPEN, STATUS_WORDS, STEP_STATUSES, Phase, PlanStatus, StepStatus
 from agentlab.planning.step_state import StepState
 from agentlab.records import JsonObject, ToolResult
 
@@ -99,13 +100,29 @@ class PlanView:
         return not any("failed" in _shown(result) for result in self._steps[step_id].results)
 
     def unmet_condition(self, step_id: str) -> str:
-        """Return in words why a step is not needed; empty when it is, or has no condition."""
+        """Return why a step is not needed, as it is stored; empty when it is needed, or has no condition."""
         step = self.graph.step(step_id)
         if failed := [name for name in step.only_if_passed if not self.has_passed(name)]:
-            return f"only if the checks of {', '.join(failed)} pass, which they did not"
+            return condition("needs_passed", steps=", ".join(failed))
         if step.only_if_not_passed and all(map(self.has_passed, step.only_if_not_passed)):
-            return f"only if a check of {', '.join(step.only_if_not_passed)} does not pass, and none did"
+            return condition("needs_not_passed", steps=", ".join(step.only_if_not_passed))
         return ""
+
+    def not_needed(self) -> tuple[str, ...]:
+        """Return the skipped steps that nothing kept from running but their condition, in plan order."""
+        return tuple(step_id for step_id in self.with_status("skipped") if is_condition(self._steps[step_id].reason))
+
+    def failed_gate(self, step_id: str) -> str | None:
+        """Return the step before a step whose check did not pass when it was last made; None when there is none."""
+        latest: dict[str, tuple[bool, str]] = {}
+        before = [name for name in self.graph.ancestors(step_id) if self._steps[name].results]
+        for name in sorted(before, key=lambda name: self._steps[name].completed_seq or 0):
+            for result in self._steps[name].results:
+                if result.passed is not None:
+                    key = f"{result.check or name}@{result.subject}" if result.subject else result.check or name
+                    latest[key] = result.passed, name
+                latest.update({key: (status != "failed", name) for key, status in result.visible.items()})
+        return next((name for passed, name in latest.values() if not passed), None)
 
     def business_counts(self) -> dict[str, int]:
         """Return how many checks `passed` and `failed`, whatever became of the other steps."""
@@ -128,21 +145,36 @@ class PlanView:
             step_id = cause
         return tuple(chain)
 
-    def explain(self, step_id: str) -> str:
-        """Return in words why a step did not complete; empty for one that did, or is still open."""
+    def explain(self, step_id: str, language: str = "en") -> str:
+        """Return in words why a step did not complete; empty for one that did, or is still open.
+
+        Args:
+            step_id: the step.
+            language: zh or en; what a tool said stays as it is.
+        """
         state = self._steps[step_id]
         if state.status == "blocked":
-            chain = self.cause_chain(step_id)
-            through = f" (through {', '.join(chain[:-1])})" if chain[:-1] else ""
-            words = f"blocked, because step {chain[-1]} is {self._steps[chain[-1]].status}{through}"
-            return ": ".join(part for part in (words, self.explain(chain[-1])) if part)
+            return self._blocked_words(step_id, language)
         if state.status in OPEN or state.status == "completed":
             return ""
         if state.reason:
-            return state.reason
+            return reason_words(state.reason, language)
         if state.undos:
-            return f"undo with {state.undos[-1].tool} {state.undos[-1].state}: {state.undos[-1].message}".rstrip(": ")
-        return f"{state.error.kind}: {state.error.message}" if state.error is not None else ""
+            undo = state.undos[-1]
+            return undo_words(undo.tool, undo.state, undo.message, language)
+        if state.error is None:
+            return ""
+        return f"{state.error.kind}: {problem_words(state.error.message, language)}"
+
+    def _blocked_words(self, step_id: str, language: str) -> str:
+        *between, root = self.cause_chain(step_id)
+        names = ", ".join(between)
+        english, chinese = STATUS_WORDS[self._steps[root].status]
+        if language == "zh":
+            words = f"阻塞，因为步骤 {root} {chinese}" + (f"（经由 {names}）" if names else "")
+        else:
+            words = f"blocked, because step {root} is {english}" + (f" (through {names})" if names else "")
+        return ("：" if language == "zh" else ": ").join(part for part in (words, self.explain(root, language)) if part)
 
     def _open_status(self) -> PlanStatus:
         counts = self._counts

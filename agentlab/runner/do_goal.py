@@ -4,6 +4,7 @@ The journal is a store of the normal schema with one run in it. A killed run con
 completed is never run again, what may have taken effect is looked up or asked about, never simply repeated.
 """
 
+import dataclasses
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentlab.approvals import POLICIES, Ask, Policy
 from agentlab.budget import Budget
 from agentlab.environments.base import Environment, Suite, load_suite, settle
-from agentlab.errors import ConfigError
+from agentlab.errors import ConfigError, unknown_name
 from agentlab.models.base import build_model
 from agentlab.planning.journal import Journal, JournalContent, read_journal
 from agentlab.planning.plan import PlanStep
@@ -31,7 +33,9 @@ from agentlab.tools import Tool
 from agentlab.trace import pack
 
 Decide = Callable[[PlanStep, JsonObject], bool | None]
-"""Says whether the effect of an interrupted step has happened; None leaves it open."""
+"""Says whether the effect of an interrupted step, or of its undo, has happened; None leaves it open."""
+Approve = Callable[[str | None, Tool, JsonObject], bool | None]
+"""Says whether a call may be made (plan step, tool, arguments); None leaves it open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,9 @@ async def do_goal(
     model: str = "simulated:perfect",
     language: str = "en",
     parameters: Mapping[str, Any] | None = None,
-    approvals: str = "deny",
+    approvals: Policy = "ask",
     environment: Mapping[str, Any] | None = None,
+    approve: Approve | None = None,
     on_event: Callable[[Event], Any] | None = None,
 ) -> Done:
     """Plan and carry out a goal, with every change stored before the next thing happens.
@@ -66,13 +71,18 @@ async def do_goal(
         model: `provider:name` of the planner.
         language: zh or en.
         parameters: of `plan_execute`.
-        approvals: allow or deny tools that ask and that the suite did not approve beforehand.
+        approvals: what happens to tools that ask and that the suite did not approve beforehand: allow, deny, or ask
+            for each call.
         environment: settings of the environment.
+        approve: answers for a person who is asked; without an answer the step waits, the rest goes on, and `resume`
+            asks again.
         on_event: called with every event as it happens.
 
     Raises:
         ConfigError: the journal holds a run already (`agentlab resume` continues it), or an unknown name.
     """
+    if approvals not in POLICIES:
+        raise unknown_name("answer to approvals", approvals, POLICIES)
     held = load_suite(suite)
     resolved = resolve_task(held, goal)
     store = Store(journal, create=True)
@@ -92,20 +102,24 @@ async def do_goal(
         attempt = store.claim(run_id)
         assert attempt is not None
         store.add_to_journal(run_id, attempt, [("goal", about)])
-        result = await _carry_out(store, run_id, attempt, about, held, None, on_event)
-        return Done(result, resolved.has_truth)
+        return await _carry_out(store, run_id, attempt, about, held, None, approve, on_event)
     finally:
         store.close()
 
 
 async def resume(
-    journal: str | Path, *, decide: Decide | None = None, on_event: Callable[[Event], Any] | None = None
+    journal: str | Path,
+    *,
+    decide: Decide | None = None,
+    approve: Approve | None = None,
+    on_event: Callable[[Event], Any] | None = None,
 ) -> Done:
     """Continue a run that was killed or stopped, from where its journal ends.
 
     Args:
         journal: file or database URL of `do_goal`.
         decide: asked about steps whose effect may have happened and which the environment cannot look up.
+        approve: answers for a person about calls that need an approval.
         on_event: called with every event as it happens.
 
     Returns:
@@ -129,7 +143,7 @@ async def resume(
         attempt = store.claim(run_id)
         if attempt is None:
             raise ConfigError(f"Another process works on {journal}; wait for it, or end it first.")
-        return await _resume(store, run_id, attempt, content, held, decide, on_event)
+        return await _resume(store, run_id, attempt, content, held, decide, approve, on_event)
     finally:
         store.close()
 
@@ -141,6 +155,7 @@ async def _resume(
     content: JournalContent,
     suite: Suite,
     decide: Decide | None,
+    approve: Approve | None,
     on_event: Callable[[Event], Any] | None,
 ) -> Done:
     has_truth = bool(content.goal["has_truth"])
@@ -158,15 +173,24 @@ async def _resume(
             return Done(None, has_truth, recovery)
         for step_id in recovery.rerun:
             journal.changes(content.state.rerun(step_id))
-    result = await _carry_out(store, run_id, attempt, content.goal, suite, content, on_event)
-    return Done(result, has_truth, recovery)
+        for step_id in recovery.redo:
+            journal.changes(content.state.reopen_undo(step_id))
+    done = await _carry_out(store, run_id, attempt, content.goal, suite, content, approve, on_event)
+    return dataclasses.replace(done, recovery=done.recovery or recovery)
 
 
 async def _look_up(
     state: PlanState, environment: Environment, tools: Mapping[str, Tool], journal: Journal, decide: Decide | None
 ) -> None:
     """Settle interrupted steps with an effect: the environment knows, or somebody does, or they stay open."""
-    for step_id in recover(state, tools).ask:
+    found = recover(state, tools)
+    for step_id in found.open_undos:
+        about = {"undo": state[step_id].undos[-1].tool}
+        happened = decide(state.graph.step(step_id), about) if decide is not None else None
+        if happened is not None:
+            done = state.finish_undo(step_id, success=True) if happened else state.reopen_undo(step_id)
+            journal.changes(done)
+    for step_id in found.ask:
         step = state.graph.step(step_id)
         calls = state.inputs(step_id).calls
         if len(calls) != 1 or step.tool is None:
@@ -193,8 +217,9 @@ async def _carry_out(
     about: JsonObject,
     suite: Suite,
     found: JournalContent | None,
+    approve: Approve | None,
     on_event: Callable[[Event], Any] | None,
-) -> RunResult:
+) -> Done:
     task = Task.model_validate(about["task"])
     environment = suite.make_environment(about["environment"])
     strategy = PlanExecute(**about["parameters"])
@@ -217,15 +242,41 @@ async def _carry_out(
             Budget(),
             suite=knowledge_of(suite),
             journal=Journal(store, run_id, attempt, environment.snapshot),
+            ask_person=_asking(approve),
             run_id=run_id,
             on_event=on_event,
         )
     finally:
         await model.close()
+    if waiting := _awaiting_approval(store, run_id, result):
+        # Not the end of the run: its journal holds all of it, and the next attempt goes on.
+        store.interrupt(run_id, attempt)
+        return Done(None, about["has_truth"], waiting)
     store.finish(
         run_id, attempt, run_row(result), step_rows(result.events), call_rows(result.events), pack(result.events)
     )
-    return result
+    return Done(result, about["has_truth"])
+
+
+def _asking(approve: Approve | None) -> Ask | None:
+    """What the session asks."""
+    if approve is None:
+        return None
+
+    # Not in a thread: one that waits for a terminal could not be ended by Ctrl-C.
+    async def ask(tool: Tool, arguments: JsonObject, step_id: str | None) -> bool | None:
+        return approve(step_id, tool, arguments)
+
+    return ask
+
+
+def _awaiting_approval(store: Store, run_id: str, result: RunResult) -> Recovery | None:
+    """What a run waits for that ended because a person has to approve something; None when it ended otherwise."""
+    state = read_journal(store, run_id).state if result.end_reason == "escalated" else None
+    waiting = state.with_status("awaiting_approval") if state is not None else ()
+    if not waiting:
+        return None
+    return Recovery("cannot_recover", reason=f"an approval is needed: {', '.join(waiting)}", approvals=waiting)
 
 
 class Resumed(PlanExecute):
@@ -252,6 +303,10 @@ class Resumed(PlanExecute):
                 if step.tool is not None:
                     call = ToolCall(f"{step_id}_{number}", step.tool, arguments)
                     session.recall(step.worker_type or "worker", call, result, step_id)
+        for step_id in state.with_status("pending"):
+            if state[step_id].is_approved:
+                for arguments in state.inputs(step_id).calls:
+                    session.recall_approval(ToolCall(step_id, state.graph.step(step_id).tool or "", arguments))
         return await self.carry_out(session, Execution(session, self._state, self))
 
 

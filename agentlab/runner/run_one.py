@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.answers import submit_tool
+from agentlab.approvals import Ask
 from agentlab.budget import Budget, Meter
 from agentlab.environments.base import Environment, Suite, settle
 from agentlab.errors import (
@@ -88,6 +89,7 @@ async def run_one(
     *,
     suite: SuiteKnowledge | None = None,
     journal: PlanJournal | None = None,
+    ask_person: Ask | None = None,
     run_id: str = "run",
     repeat: int = 0,
     seed: int = 0,
@@ -105,6 +107,7 @@ async def run_one(
         budget: limits of this run.
         suite: rules and workers that the suite tells every strategy.
         journal: where a plan's changes are stored as they happen; None keeps them in memory.
+        ask_person: reaches a person, where the settings ask one about approvals; None when nobody is there.
         run_id: identity of the run in the trace.
         repeat: index of the repetition.
         seed: seed of environment and model.
@@ -119,7 +122,9 @@ async def run_one(
     started_at = datetime.datetime.now(datetime.UTC)
     trace = Trace(run_id, on_event)
     meter = Meter(budget)
-    parts = _Parts(task, environment, strategy, model, settings, suite or SuiteKnowledge(), journal, repeat, seed)
+    parts = _Parts(
+        task, environment, strategy, model, settings, suite or SuiteKnowledge(), journal, ask_person, repeat, seed
+    )
     ended = await _solve(parts, meter, trace, debug)
     n_malformed = sum(1 for event in trace.of_kind("error") if event.data.get("where") == "reply")
     calls = calls_of(trace.events)
@@ -158,6 +163,7 @@ class _Parts:
     settings: SessionSettings
     suite: SuiteKnowledge
     journal: PlanJournal | None
+    ask_person: Ask | None
     repeat: int
     seed: int
 
@@ -246,7 +252,17 @@ async def _open(parts: _Parts, meter: Meter, trace: Trace) -> Session:
         repeat=parts.repeat,
     )
     session = Session(
-        view, tools, parts.settings, parts.suite, parts.task, model, meter, trace, parts.repeat, parts.seed
+        view,
+        tools,
+        parts.settings,
+        parts.suite,
+        parts.task,
+        model,
+        meter,
+        trace,
+        parts.repeat,
+        parts.seed,
+        parts.ask_person,
     )
     session.journal = parts.journal
     return session

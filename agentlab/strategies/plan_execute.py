@@ -9,10 +9,11 @@ from agentlab.errors import ConfigError, PlanError, StopRun, unknown_name
 from agentlab.evidence import findings_of
 from agentlab.json_values import dumps
 from agentlab.observations import cut_middle
+from agentlab.planning.outcomes import Ended, StepOutcome, is_high_risk
 from agentlab.planning.plan import PlanGraph, PlanStep
 from agentlab.planning.policy import Action, FailurePolicy, Rule, load_policy
 from agentlab.planning.report import plan_report
-from agentlab.planning.scheduler import Ended, Scheduler, StepOutcome, is_high_risk
+from agentlab.planning.scheduler import Scheduler
 from agentlab.planning.state import Changes, PlanState
 from agentlab.planning.step_state import Transition
 from agentlab.records import (
@@ -29,7 +30,7 @@ from agentlab.session import Session, SuiteKnowledge
 from agentlab.strategies.base import system_message, task_message
 from agentlab.strategies.native import problem_feedback
 from agentlab.strategies.plan_format import PlanFormat
-from agentlab.strategies.plan_workers import GoalWorker, polished
+from agentlab.strategies.plan_workers import GoalWorker, PersonsApproval, polished
 from agentlab.strategies.react import repair
 
 Surprise = Literal["block", "replan", "react"]
@@ -219,6 +220,7 @@ class Execution:
 
     async def run(self) -> Ended:
         """Run what is left of the plan."""
+        session_asks = self._session.settings.approvals == "ask"
         self._scheduler = Scheduler(
             self.state,
             self._tools,
@@ -228,6 +230,7 @@ class Execution:
             self._record,
             parallelism=self._strategy.parallelism,
             rescue=self._rescue if self._strategy.on_surprise == "react" else None,
+            approve=PersonsApproval(self._session, self._call) if session_asks else None,
             told=self._command,
             now_s=lambda: time.perf_counter() - self._started,
         )
@@ -272,10 +275,14 @@ class Execution:
         self._results += [(step.id, step.tool or "", result) for result, _ in done]
         return StepOutcome(tuple(result for result, _ in done), max((tries for _, tries in done), default=1))
 
+    def _call(self, tool: str, arguments: JsonObject) -> ToolCall:
+        """The call as the session gets it: large results stand as their handle."""
+        by_handle = {name: self._handles.get(id(value), value) for name, value in arguments.items()}
+        return ToolCall(f"step_{self._n_calls}", tool, by_handle)
+
     async def _act(self, step: PlanStep, tool: str, arguments: JsonObject) -> tuple[ToolResult, int]:
         self._n_calls += 1
-        by_handle = {name: self._handles.get(id(value), value) for name, value in arguments.items()}
-        call = ToolCall(f"step_{self._n_calls}", tool, by_handle)
+        call = self._call(tool, arguments)
         self._made.setdefault(step.id, []).append(call)
         observation = await self._session.act(step.worker_type or "worker", call, step.id, by_program=True)
         if observation.handle:
@@ -309,7 +316,7 @@ class Execution:
         tools = tuple(tool for name, tool in self._tools.items() if worker is None or name in worker.tools)
 
         def refuse(tool: str) -> str:
-            gate = self._scheduler.failed_gate(step.id) if self._scheduler and is_high_risk(self._tools[tool]) else None
+            gate = self.state.failed_gate(step.id) if is_high_risk(self._tools[tool]) else None
             return f"The check of step {gate} did not pass, so {tool} must not be used." if gate else ""
 
         actor = step.worker_type or "worker"

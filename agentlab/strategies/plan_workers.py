@@ -1,6 +1,6 @@
 """The models inside a plan's execution: a worker on a goal step, and the wording of the report."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from agentlab.errors import InfrastructureError, StopRun
 from agentlab.json_values import dumps
@@ -121,3 +121,31 @@ def _passed(results: list[tuple[str, ToolResult]]) -> bool | None:
     """What the checks came to, the last one on each subject: all passed, or one did not; None without a check."""
     latest = {(result.check, result.subject): result.passed for _, result in results if result.passed is not None}
     return all(latest.values()) if latest else None
+
+
+class PersonsApproval:
+    """Asks the session for a person's approval of a plan step before it starts (`planning.outcomes.Approve`).
+
+    Args:
+        session: of the run.
+        call: makes the session's call of a tool and its arguments.
+    """
+
+    def __init__(self, session: Session, call: Callable[[str, JsonObject], ToolCall]) -> None:
+        self._session = session
+        self._call = call
+
+    def is_needed(self, step: PlanStep, calls: Sequence[JsonObject]) -> bool:
+        """Return whether one of the step's calls has to be approved; a goal step's worker asks call by call."""
+        return step.tool is not None and any(
+            self._session.must_ask(self._call(step.tool, arguments)) for arguments in calls
+        )
+
+    async def ask(self, step: PlanStep, calls: Sequence[JsonObject]) -> bool | None:
+        """Return True when every call is approved, False when one is refused, None when one is undecided."""
+        actor = step.worker_type or "worker"
+        for arguments in calls:
+            call = self._call(step.tool or "", arguments)
+            if self._session.must_ask(call) and not (given := await self._session.approval(actor, call, step.id)):
+                return given
+        return True

@@ -7,7 +7,7 @@ from agentlab.planning.plan import PlanGraph, PlanStep
 from agentlab.planning.policy import FailurePolicy, Rule, When
 from agentlab.planning.recovery import RollbackPlan, StepUndo, recover, rollback_plan, undo_arguments
 from agentlab.planning.state import PlanState
-from agentlab.planning.step_state import StepError
+from agentlab.planning.step_state import IllegalTransition, StepError
 from agentlab.records import ToolResult
 from agentlab.references import Reference
 from agentlab.tools import Tool
@@ -326,9 +326,23 @@ def test_002_19_the_kinds_of_recovery() -> None:
 
 def test_an_undo_that_may_have_happened_needs_a_person() -> None:
     state = found("create", done=("0",))
+    state.start_undo("0", "deduct")
+    after = recover(PlanState.from_json(state.to_json()), TOOLS)
+    assert (after.kind, after.open_undos, after.redo) == ("cannot_recover", ("0",), ())
+
+
+def test_an_idempotent_undo_that_may_have_happened_is_made_again() -> None:
+    state = found("create", done=("0",))
     state.start_undo("0", "cancel")
     after = recover(PlanState.from_json(state.to_json()), TOOLS)
-    assert (after.kind, after.open_undos) == ("cannot_recover", ("0",))
+    assert (after.kind, after.open_undos, after.redo) == ("recovered", (), ("0",))
+    state.reopen_undo("0")
+    assert recover(state, TOOLS).redo == ()
+    state.start_undo("0", "cancel")
+    state.finish_undo("0", success=True)
+    assert [undo.state for undo in state["0"].undos] == ["interrupted", "done"]
+    with pytest.raises(IllegalTransition, match="no undo of step 0 was started"):
+        state.reopen_undo("0")
 
 
 def test_goal_steps_may_have_done_anything_and_pure_ones_nothing() -> None:

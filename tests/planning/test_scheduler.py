@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from plan_runner import failing, steps
 
 from agentlab.errors import BudgetExceeded, Interrupted
+from agentlab.planning.outcomes import Approve, Ended, StepOutcome, digest_of
 from agentlab.planning.plan import PlanGraph, PlanStep
 from agentlab.planning.policy import Action, Backoff, FailurePolicy, Rule, When, load_policy
 from agentlab.planning.report import changed_facts, plan_report
-from agentlab.planning.scheduler import Ended, Scheduler, StepOutcome
+from agentlab.planning.scheduler import Scheduler
 from agentlab.planning.state import Changes, PlanState
 from agentlab.planning.step_state import Transition
 from agentlab.records import JsonObject, ToolResult
@@ -47,6 +48,7 @@ class Plan:
         undo: Callable[[str], ToolResult] = lambda step: ToolResult(True),
         state: PlanState | None = None,
         rescue: Callable[[PlanStep], ToolResult] | None = None,
+        approve: Approve | None = None,
     ) -> None:
         self.state = state or PlanState(graph)
         self.executed: list[str] = []
@@ -63,6 +65,7 @@ class Plan:
             self.state, TOOLS, load_policy(policy), self._run, self._run_undo, self._record,
             parallelism=parallelism, sleep=self._sleep, told=lambda step, action: self.told.append((step, action)),
             rescue=self._rescued if rescue else None,
+            approve=approve,
         )  # fmt: skip
 
     def run(self) -> Ended:
@@ -425,6 +428,87 @@ def test_the_last_result_of_a_check_opens_the_gate_again() -> None:
     plan = Plan(graph, {"check": passed, "again": NOT_PASSED})
     plan.run()
     assert plan.statuses["mail"] == "skipped"
+
+
+# Approvals
+
+
+class Person:
+    """Decides about steps with the tool `mail`: by step, what is said the first time, the second time, ..."""
+
+    def __init__(self, **decisions: list[bool | None]) -> None:
+        self.decisions = decisions
+        self.asked: list[str] = []
+        self.approved: set[str] = set()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    def is_needed(self, step: PlanStep, calls: Sequence[JsonObject]) -> bool:
+        return step.tool == "mail" and digest_of(step, calls) not in self.approved
+
+    async def ask(self, step: PlanStep, calls: Sequence[JsonObject]) -> bool | None:
+        self.asked.append(step.id)
+        await self.may_answer.wait()
+        decision = self.decisions[step.id].pop(0)
+        if decision:
+            self.approved.add(digest_of(step, calls))
+        return decision
+
+
+MAIL = {"tool": "mail"}
+
+
+def test_an_approved_step_runs_once_and_others_do_not_wait_for_it() -> None:
+    person = Person(mail=[True])
+    person.may_answer.clear()
+
+    async def before(step: PlanStep) -> None:
+        if step.id == "2":
+            person.may_answer.set()
+
+    graph = steps(("mail", "", MAIL), ("1", ""), ("2", "1"), ("end", "mail"))
+    plan = Plan(graph, approve=person, before=before)
+    plan.run()
+    assert plan.executed == ["1", "2", "mail", "end"]
+    moves = [(c.before, c.after) for c in plan.changes if c.step == "mail"]
+    assert moves == [
+        ("pending", "awaiting_approval"), ("awaiting_approval", "pending"), ("pending", "running"),
+        ("running", "completed"),
+    ]  # fmt: skip
+    assert (person.asked, plan.state["mail"].approval) == (["mail"], None)
+
+
+def test_a_refused_step_goes_to_the_policy_and_is_never_tried_again() -> None:
+    graph = steps(("mail", "", {**MAIL, "on_error": "retry"}), ("2", "mail"), ("3", ""))
+    plan = Plan(graph, policy="default", approve=Person(mail=[False]))
+    plan.run()
+    assert plan.statuses == {"mail": "failed", "2": "blocked", "3": "completed"}
+    assert plan.state.explain("mail") == "not_approved: a person did not approve mail"
+    skipped = Plan(steps(("mail", "", {**MAIL, "on_error": "skip"})), approve=Person(mail=[False]))
+    skipped.run()
+    assert skipped.statuses == {"mail": "skipped"}
+
+
+def test_without_an_answer_the_rest_is_done_and_a_later_run_asks_again() -> None:
+    graph = steps(("mail", "", MAIL), ("1", ""), ("end", "mail"))
+    plan = Plan(graph, approve=Person(mail=[None]))
+    ended = plan.run()
+    assert (ended.kind, ended.step, plan.executed) == ("escalate", "mail", ["1"])
+    assert plan.state.status == "awaiting_approval"
+    state = PlanState.from_json(plan.state.to_json())
+    assert state["mail"].approval == digest_of(graph.step("mail"), [{}])
+    later = Plan(graph, state=state, approve=Person(mail=[True]))
+    assert later.run().kind == "finished"
+    assert (later.executed, later.state.status) == (["mail", "end"], "completed")
+
+
+def test_a_plan_that_is_stopped_waits_for_nobody() -> None:
+    person = Person(mail=[True])
+    person.may_answer.clear()
+    graph = steps(("mail", "", MAIL), ("1", "", {"on_error": "terminate"}))
+    plan = Plan(graph, {"1": failing()}, approve=person)
+    plan.run()
+    assert plan.statuses == {"mail": "skipped", "1": "failed"}
 
 
 # Checks that did not pass

@@ -27,6 +27,11 @@ STEPS = [
     {"id": "pay", "description": "d", "tool": "pay", "arguments": {"name": "A"}, "depends_on": ["create"]},
     {"id": "check", "description": "d", "tool": "check", "arguments": {}, "depends_on": ["pay"]},
 ]
+ASKING = [
+    *STEPS[:2],
+    {"id": "send", "description": "d", "tool": "send", "arguments": {"name": "A"}, "depends_on": ["create"]},
+    {"id": "check", "description": "d", "tool": "check", "arguments": {}, "depends_on": []},
+]
 FAILING = [
     *STEPS[:3],
     {"id": "ship", "description": "d", "tool": "ship", "arguments": {}, "depends_on": ["pay"], "is_critical": True},
@@ -79,6 +84,11 @@ class Effects:
         """Check."""
         return ToolResult(True, True, "paid")
 
+    @tool(timeout_s=None, effect="irreversible", permission="ask")
+    def send(self, name: str) -> ToolResult:
+        """Send."""
+        return self._effect("send")
+
     @tool(timeout_s=None, effect="write")
     def ship(self) -> ToolResult:
         """Ship."""
@@ -87,10 +97,13 @@ class Effects:
     @tool(timeout_s=None, effect="idempotent")
     def uncreate(self, name: str) -> ToolResult:
         """Undo create."""
-        act("uncreate")
+        die("uncreate-before")
+        if "uncreate" not in effects():
+            act("uncreate")
+        die("uncreate-after")
         return ToolResult(True)
 
-    @tool(timeout_s=None, effect="idempotent")
+    @tool(timeout_s=None, effect="write", repeatable=True)
     def refund(self, name: str) -> ToolResult:
         """Undo pay."""
         die("undo-before")
@@ -142,7 +155,8 @@ def load_suite() -> base.Suite:
     def make(settings: Mapping[str, Any]) -> base.Environment:
         return Effects()
 
-    return base.Suite("effects", TEXT, (a_task("order", STEPS), a_task("failing", FAILING)), make)
+    plans = {"order": STEPS, "failing": FAILING, "asking": ASKING}
+    return base.Suite("effects", TEXT, tuple(a_task(name, steps) for name, steps in plans.items()), make)
 
 
 def kill_after_recording() -> None:
@@ -154,6 +168,8 @@ def kill_after_recording() -> None:
         for change in made:
             if change.after in ("completed", "rolled_back"):
                 die(f"recorded:{change.step}")
+            if change.before == "awaiting_approval" and change.after == "pending":
+                die(f"approved:{change.step}")
             if change.after == "running":
                 die(f"started:{change.step}")
 

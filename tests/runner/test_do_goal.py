@@ -23,10 +23,11 @@ def agentlab(folder: Path, *arguments: str, **environment: str) -> "subprocess.C
 
 
 def do(
-    folder: Path, goal: str = "order", policy: str = "default", **environment: str
+    folder: Path, goal: str = "order", policy: str = "default", approvals: str = "ask", **environment: str
 ) -> "subprocess.CompletedProcess[str]":
     journal = str(folder / "journal.sqlite")
-    return agentlab(folder, "do", goal, "--suite", "effects", "--journal", journal, "--policy", policy, **environment)
+    options = ["--policy", policy, "--approvals", approvals]
+    return agentlab(folder, "do", goal, "--suite", "effects", "--journal", journal, *options, **environment)
 
 
 def resume(folder: Path, *options: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -112,15 +113,28 @@ def test_a_critical_failure_is_rolled_back_in_reverse_order(tmp_path: Path) -> N
     assert statuses(tmp_path) == {"look": "completed", "create": "rolled_back", "pay": "rolled_back", "ship": "failed"}
 
 
-@pytest.mark.parametrize("boundary", ["undo-before", "undo-after"])
-def test_killed_during_a_rollback_is_left_to_a_person(tmp_path: Path, boundary: str) -> None:
+@pytest.mark.parametrize(("boundary", "option"), [("undo-before", "--did-not-happen"), ("undo-after", "--happened")])
+def test_killed_during_an_undo_that_must_not_be_repeated_asks_a_person(
+    tmp_path: Path, boundary: str, option: str
+) -> None:
     assert do(tmp_path, "failing", "rollback_critical", KILL_AT=boundary).returncode == -9
     before = effects(tmp_path)
     asked = resume(tmp_path)
     assert asked.returncode == 3
-    assert "pay" in asked.stdout
+    assert "--happened pay" in asked.stdout
     assert effects(tmp_path) == before
     assert statuses(tmp_path)["ship"] == "failed"
+    assert resume(tmp_path, option, "pay").returncode == 0
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1, "refund": 1, "uncreate": 1}
+    assert statuses(tmp_path) == {"look": "completed", "create": "rolled_back", "pay": "rolled_back", "ship": "failed"}
+
+
+@pytest.mark.parametrize("boundary", ["uncreate-before", "uncreate-after"])
+def test_killed_during_an_undo_that_is_idempotent_undoes_again(tmp_path: Path, boundary: str) -> None:
+    assert do(tmp_path, "failing", "rollback_critical", KILL_AT=boundary).returncode == -9
+    assert resume(tmp_path).returncode == 0
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1, "refund": 1, "uncreate": 1}
+    assert statuses(tmp_path) == {"look": "completed", "create": "rolled_back", "pay": "rolled_back", "ship": "failed"}
 
 
 def test_killed_between_two_undos_never_undoes_twice(tmp_path: Path) -> None:
@@ -147,3 +161,58 @@ def test_killed_before_there_is_a_plan_starts_anew(tmp_path: Path) -> None:
     assert killed.returncode == -9
     assert "verdict passed   success 1" in resume(tmp_path).stdout
     assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+
+
+# Approvals
+
+
+def test_without_a_person_a_step_waits_for_its_approval_and_the_rest_goes_on(tmp_path: Path) -> None:
+    asked = do(tmp_path, "asking")
+    assert asked.returncode == 3, asked.stderr
+    assert "an approval is needed: send" in asked.stdout
+    assert "--approve send" in asked.stdout
+    assert statuses(tmp_path) == {
+        "look": "completed", "create": "completed", "send": "awaiting_approval", "check": "completed",
+    }  # fmt: skip
+    assert resume(tmp_path).returncode == 3
+    assert effects(tmp_path) == {"look": 1, "create": 1}
+    done = resume(tmp_path, "--approve", "send")
+    assert done.returncode == 0, done.stderr
+    assert "verdict passed   success 1" in done.stdout
+    assert effects(tmp_path) == {"look": 1, "create": 1, "send": 1}
+    assert "completed: it ended: answered" in resume(tmp_path, "--approve", "send").stdout
+    assert effects(tmp_path)["send"] == 1
+
+
+def test_a_refused_step_fails_and_is_not_made(tmp_path: Path) -> None:
+    assert do(tmp_path, "asking").returncode == 3
+    done = resume(tmp_path, "--refuse", "send")
+    assert done.returncode == 0, done.stderr
+    assert "not_approved" in done.stdout
+    assert statuses(tmp_path)["send"] == "failed"
+    assert effects(tmp_path) == {"look": 1, "create": 1}
+
+
+@pytest.mark.parametrize(("answer", "n_sent"), [("allow", 1), ("deny", 0)])
+def test_approvals_may_be_settled_beforehand(tmp_path: Path, answer: str, n_sent: int) -> None:
+    done = do(tmp_path, "asking", "default", approvals=answer)
+    assert done.returncode == 0, done.stderr
+    assert effects(tmp_path)["send"] == n_sent
+
+
+def test_an_approval_is_used_up_by_the_call_it_was_for(tmp_path: Path) -> None:
+    assert do(tmp_path, "asking").returncode == 3
+    assert resume(tmp_path, "--approve", "send", KILL_AT="before:send").returncode == -9
+    asked = resume(tmp_path, "--did-not-happen", "send")
+    assert asked.returncode == 3, "the approval was for the call that was cut short"
+    assert effects(tmp_path)["send"] == 0
+    assert resume(tmp_path, "--approve", "send").returncode == 0
+    assert effects(tmp_path)["send"] == 1
+
+
+def test_an_approval_that_was_not_used_holds_after_a_kill(tmp_path: Path) -> None:
+    assert do(tmp_path, "asking").returncode == 3
+    assert resume(tmp_path, "--approve", "send", KILL_AT="approved:send").returncode == -9
+    assert statuses(tmp_path)["send"] == "pending"
+    assert resume(tmp_path).returncode == 0
+    assert effects(tmp_path)["send"] == 1
