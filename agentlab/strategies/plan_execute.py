@@ -51,8 +51,8 @@ class PlanExecute:
     Actors: planner; worker (or the step's worker type) acts; no model between the steps, except for `goal` steps
     and with `on_surprise: react`. Model calls: (1 + repairs) * (1 + replans), + at most 6 per goal step, + at most 4
     per step that fails for good with `on_surprise: react`, + 1 with `reporter: model`; repairs at most `max_repairs`
-    per plan, replans at most `max_replans`. An invalid plan is sent back
-    with its problems; after the last repair the run ends with `invalid_plan`. Stops when no step is left.
+    per plan, replans at most `max_replans`. An invalid plan is sent back with its problems, a reply that is no plan
+    at all once; after the last repair the run ends with `invalid_plan`. Stops when no step is left.
 
     Source: plan, then execute: Wang et al. 2023, arXiv 2305.04091, section 3; execution of a dependency graph: Kim
     et al. 2023, arXiv 2312.04511, section 3; planning once with references to later results: Xu et al. 2023 (ReWOO),
@@ -153,6 +153,7 @@ class Planner:
         """Why there is nothing to do, in the planner's words."""
         self._session = session
         self._max_repairs = max_repairs
+        self._was_no_plan = False
         language = session.settings.language
         self._format = PlanFormat(language, session.suite, session.view.criteria, max_steps)
         tools = "\n".join(tool.text_line(language) for tool in session.tools if not tool.is_control)
@@ -163,7 +164,7 @@ class Planner:
         """Return a sound plan; None when the planner says that there is nothing to do.
 
         Raises:
-            StopRun: no sound plan after the last repair (`invalid_plan`).
+            StopRun: no sound plan after the last repair, or a second reply that is no plan at all (`invalid_plan`).
         """
         for repairs in range(self._max_repairs + 1):
             reply = await self._session.ask("planner", self._messages, self._format)
@@ -173,8 +174,13 @@ class Planner:
             except PlanError as error:
                 if error.explanation:
                     self.explanation = error.explanation
+                    self._session.note("note", "planner", explanation=error.explanation, repairs=repairs)
                     return None
                 self._reject(error, repairs, reply.problem and problem_feedback(reply, self._format.language))
+                is_no_plan = error.codes == ("not_a_plan",) and reply.problem is None
+                if is_no_plan and self._was_no_plan:
+                    raise StopRun("invalid_plan", "two replies contained no plan at all") from error
+                self._was_no_plan = self._was_no_plan or is_no_plan
                 continue
             if self._session.journal is not None:
                 self._session.journal.plan(graph)

@@ -166,6 +166,14 @@ def test_c15_an_answer_in_place_of_a_plan_is_asked_for_a_plan(language: str) -> 
     assert prose not in report_of(result)
 
 
+def test_c15_a_second_answer_in_place_of_a_plan_ends_the_run() -> None:
+    result = scripted("All is well.", "As I said, all is well.", plan(*GOOD), parameters={"max_repairs": 5})
+    assert (result.end_reason, result.meter.model_calls, calls(result)) == ("invalid_plan", 2, [])
+    bad = plan({**GOOD[0], "tool": "drop_table"})
+    mixed = scripted("All is well.", bad, plan(*GOOD))
+    assert (mixed.end_reason, mixed.meter.model_calls) == ("answered", 3)
+
+
 @pytest.mark.parametrize("max_repairs", [0, 1, 2])
 def test_an_invalid_plan_is_sent_back_a_bounded_number_of_times_and_each_time_is_billed(max_repairs: int) -> None:
     bad = plan({**GOOD[0], "tool": "drop_table"})
