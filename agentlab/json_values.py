@@ -14,7 +14,9 @@ import enum
 import json
 import math
 import re
-from typing import Any
+from typing import Any, TypeVar, cast
+
+Json = TypeVar("Json")
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -47,6 +49,16 @@ def to_json_value(value: Any, path: str = "$") -> Any:
         return _plain(value)
     except (_NotPlain, RecursionError):
         return _converted(value, path, ())
+
+
+def copy_json(value: Json) -> Json:
+    """Return a copy of a JSON value: its containers are new; several times as fast as `copy.deepcopy`."""
+    copied: Any = value
+    if isinstance(value, dict):
+        copied = {name: copy_json(item) for name, item in value.items()}
+    elif isinstance(value, list):
+        copied = [copy_json(item) for item in value]
+    return cast(Json, copied)
 
 
 class _NotPlain(Exception):

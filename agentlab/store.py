@@ -130,7 +130,7 @@ class Store:
         """
         rerun = (*_RERUN_END_REASONS, "error") if retry_errors else _RERUN_END_REASONS
         mine = {"state": "running", "owner": self._owner, "heartbeat_at": _now(), "started_at": _now()}
-        with self._writing() as connection:
+        with self._writing(is_lasting=False) as connection:
             # Most runs are claimed for the first time, which one statement does.
             if connection.execute(START_PLANNED, {"the_run": run_id, **mine}).rowcount:
                 return 0
@@ -277,13 +277,19 @@ class Store:
         self._engine.dispose()
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        """One transaction that either happens whole or not at all."""
+    def _writing(self, *, is_lasting: bool = True) -> Iterator[sa.Connection]:
+        """One transaction that either happens whole or not at all.
+
+        Args:
+            is_lasting: False spares the wait for the disk where a loss of power may undo the change without harm;
+                the death of the process never does.
+        """
         outer = getattr(self._own, "connection", None)
         if outer is not None:
             yield outer
             return
-        with self._in_words(), self._engine.begin() as connection:
+        engine = self._engine if is_lasting else self._engine.execution_options(agentlab_lasting=False)
+        with self._in_words(), engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -389,7 +395,14 @@ def _engine(url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        reading = connection.get_execution_options().get("agentlab_reading", False)
-        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+        options = connection.get_execution_options()
+        if options.get("agentlab_reading", False):
+            connection.exec_driver_sql("BEGIN")
+            return
+        is_lasting = options.get("agentlab_lasting", True)
+        own = connection.connection.dbapi_connection
+        assert own is not None
+        own.cursor().execute(f"PRAGMA synchronous={'FULL' if is_lasting else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine

@@ -1,7 +1,6 @@
 """Execute one tool call: under its time limit, with any failure turned into a result that the model sees."""
 
 import asyncio
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,7 +60,7 @@ async def _call(tool: Tool, arguments: JsonObject, workers: Workers, timeout_s: 
     function = tool.function
     if function is None:
         raise ToolError(f"{tool.name} is only described here; it has no function to call.")
-    if inspect.iscoroutinefunction(function):
+    if tool.is_async:
         async with asyncio.timeout(timeout_s):
             return await function(**arguments)
     if timeout_s is None:

@@ -78,6 +78,13 @@ class Tool:
             self._made["validator"] = validator_class(self.parameters)
         return self._made["validator"]
 
+    @property
+    def is_async(self) -> bool:
+        """True when its function has to be awaited."""
+        if "is_async" not in self._made:
+            self._made["is_async"] = inspect.iscoroutinefunction(self.function)
+        return bool(self._made["is_async"])
+
     @functools.cached_property
     def _plain_types(self) -> dict[str, tuple[type, ...]] | None:
         return _plain_types_of(self.parameters)

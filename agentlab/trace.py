@@ -9,6 +9,7 @@ from typing import Any
 import pydantic_core
 
 from agentlab.errors import CorruptRecord
+from agentlab.json_values import copy_json
 from agentlab.records import Event, JsonObject, Reply, Send, ToolCall, ToolResult
 from agentlab.secrets import scrub
 
@@ -116,7 +117,7 @@ def _call_data(call: ToolCall) -> JsonObject:
     for name in ("arguments", "sent_arguments"):
         if name in data:
             # Copied: a tool may change the arguments that it is given, but not what the trace says the model sent.
-            data[name] = _copy(data[name])
+            data[name] = copy_json(data[name])
     return data
 
 
@@ -130,10 +131,3 @@ def _send_data(send: Send) -> JsonObject:
 def _present(record: Any) -> JsonObject:
     """The fields of a slotted record that are not None; `dataclasses.asdict` takes much longer with deep copies."""
     return {name: value for name in record.__slots__ if (value := getattr(record, name)) is not None}
-
-
-def _copy(value: Any) -> Any:
-    """A copy of a JSON value."""
-    if isinstance(value, dict):
-        return {name: _copy(item) for name, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value

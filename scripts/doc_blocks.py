@@ -4,18 +4,19 @@
 - `strategy-parameters`: the parameters of every strategy
 - `experiment-fields`: every field of an experiment file
 - `columns FRAME`: every column of the frame `runs`, `steps` or `calls`
+- `plan-...`: what a plan may contain and what becomes of it (`doc_plans.py`)
 """
 
-import ast
 import inspect
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import doc_plans
 import typer
 from doc_commands import DocumentProblem
+from doc_plans import docstrings
 from pydantic import BaseModel
 
 from agentlab.budget import Budget
@@ -172,6 +173,7 @@ BLOCKS: dict[str, Callable[[str, str], str]] = {
     "strategy-parameters": strategy_parameters,
     "experiment-fields": experiment_fields,
     "columns": columns,
+    **doc_plans.BLOCKS,
 }
 
 
@@ -187,7 +189,7 @@ def _helps(command: Any, context: Any) -> Iterator[str]:
 def _fields(owner: type[BaseModel], prefix: str, words: dict[str, str]) -> Iterator[tuple[str, str, str, str]]:
     """Name, value, default and meaning of each field."""
     schema = owner.model_json_schema()
-    meanings = _docstrings(owner)
+    meanings = docstrings(owner)
     for name, field in schema["properties"].items():
         default = words["needed"] if name in schema.get("required", ()) else _default_words(field, words)
         yield prefix + name, _value_words(field, words), default, meanings.get(name, "")
@@ -195,18 +197,6 @@ def _fields(owner: type[BaseModel], prefix: str, words: dict[str, str]) -> Itera
             yield from _fields(StrategyEntry, "strategies[].", words)
         if owner is Experiment and name == "budget":
             yield from _fields(Budget, "budget.", words)
-
-
-def _docstrings(owner: type[BaseModel]) -> dict[str, str]:
-    """The text under each field of a class."""
-    (definition,) = ast.parse(inspect.getsource(owner)).body
-    assert isinstance(definition, ast.ClassDef)
-    body = definition.body
-    return {
-        field.target.id: " ".join(text.value.value.split())
-        for field, text in itertools.pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
 
 
 def _default_words(field: dict[str, Any], words: dict[str, str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from doc_blocks import with_generated
 from doc_commands import ROOT, DocumentProblem, refreshed, run_command
 
-CHECKED = (("README.md", "README.zh-CN.md"), ("docs/schema.md",))
+CHECKED = (("README.md", "README.zh-CN.md"), ("docs/schema.md",), ("docs/plans.md",), ("docs/plans.zh-CN.md",))
 """Documents of one group share a folder: a command that both show is run once."""
 OTHERS = (("docs/your-own-tools.md",), ("docs/your-own-tools.zh-CN.md",))
 """Refreshed here, checked by the tests."""

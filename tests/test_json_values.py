@@ -1,13 +1,14 @@
 import datetime
 import decimal
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentlab.json_values import NotJsonable, canonical, clean_text, dumps, to_json_value
+from agentlab.json_values import NotJsonable, canonical, clean_text, copy_json, dumps, to_json_value
 
 VALUE = {
     "when": datetime.datetime(2026, 10, 1, 8, 0, tzinfo=datetime.UTC),
@@ -69,3 +70,11 @@ def test_canonical_ignores_the_order_of_keys_and_spacing() -> None:
 def test_any_json_like_value_survives_utf8(value: object) -> None:
     text = dumps(value)
     assert json.loads(text.encode("utf-8")) == to_json_value(value)
+
+
+def test_a_copy_shares_no_container() -> None:
+    value: Any = {"a": [1, {"b": "c"}], "d": None}
+    copied = copy_json(value)
+    assert copied == value
+    copied["a"][1]["b"] = "changed"
+    assert value == {"a": [1, {"b": "c"}], "d": None}

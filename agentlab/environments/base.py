@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from agentlab.errors import unknown_name
 from agentlab.plan_rules import RulePack
-from agentlab.records import JsonObject
+from agentlab.records import JsonObject, ToolResult
 from agentlab.tasks import Criterion, Task, Text
 from agentlab.tools import Tool
 
@@ -24,6 +24,12 @@ class Environment(Protocol):
     """The system under test for one run. Methods may be plain or async.
 
     An instance serves one run: `reset` first, `close` last. Randomness comes from the seed of `reset` alone.
+
+    One more method is optional: `happened(tool: str, arguments: Mapping[str, Any]) -> ToolResult | None`, plain or
+    async. After a kill in the middle of a step with an effect, `agentlab resume` asks it of a fresh instance with the
+    same settings, before any `reset`. A successful result, with the data that the call would have returned, says that
+    the effect is there; a failed one (`did_not_happen`) that it surely is not, so the step runs again; None that it
+    cannot be known, and a person is asked. Without the method a person is always asked.
     """
 
     version: str
@@ -112,6 +118,11 @@ def load_suite(name: str) -> Suite:
 async def settle(value: Any) -> Any:
     """Return a value, or what an awaitable gives: environments may be plain or async."""
     return await value if inspect.isawaitable(value) else value
+
+
+def did_not_happen(tool: str) -> ToolResult:
+    """Return what an environment's `happened` says about a call that surely took no effect."""
+    return ToolResult(False, error_kind="not_happened", message=f"{tool} took no effect before the stop.")
 
 
 def settings_digest(settings: Mapping[str, Any]) -> JsonObject:

@@ -1,8 +1,8 @@
 """What a run starts from: base data, with a task's initial state and its defects laid over it."""
 
-import copy
 from typing import Any
 
+from agentlab.json_values import copy_json
 from agentlab.records import JsonObject
 from agentlab.tasks import Task
 
@@ -31,5 +31,5 @@ def starting_state(task: Task, base: JsonObject) -> JsonObject:
     state = merge_patch(base, task.initial_state)
     for defect in task.defects:
         state = merge_patch(state, defect.changes)
-    own: JsonObject = copy.deepcopy(state)
+    own: JsonObject = copy_json(state)
     return own

@@ -4,7 +4,6 @@ They exercise strategies, budgets, statistics and reports for nothing, in no tim
 What they show is no evidence about any model.
 """
 
-import copy
 import dataclasses
 import functools
 import hashlib
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from agentlab.errors import ConfigError, unknown_name
-from agentlab.json_values import dumps
+from agentlab.json_values import copy_json, dumps
 from agentlab.records import (
     Answer,
     CallIntent,
@@ -217,7 +216,7 @@ def _intent(request: ModelRequest, task: Task, errors: ErrorModel, draws: _Draws
 
 def _plan(task: Task, errors: ErrorModel, draws: _Draws) -> JsonObject:
     """The plan of the task's flow, with steps left out, tools invented and arguments mistaken as the profile says."""
-    plan = copy.deepcopy(task.plan) or _plan_of_reference(task)
+    plan = copy_json(task.plan) or _plan_of_reference(task)
     kept = [step for step in plan["steps"] if not draws.hit(f"skip {step['id']}", errors.skip_check)]
     if len(kept) < len(plan["steps"]):
         names = {str(step["id"]) for step in kept}

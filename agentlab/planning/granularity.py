@@ -40,7 +40,7 @@ def hints(
     graph: PlanGraph,
     *,
     minutes: Mapping[str, float] | None = None,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool] | None = None,
     max_steps: int = MOST_STEPS,
 ) -> tuple[Hint, ...]:
     """Return remarks on the granularity of a plan; empty when there is nothing to say.
@@ -48,15 +48,17 @@ def hints(
     Args:
         graph: the plan.
         minutes: expected minutes of work per step, where somebody has estimated them.
-        tools: for the effect of steps; without them nothing is said about risk.
+        tools: for the effect of steps; None says nothing about what depends on it, which is order and risk.
         max_steps: a plan above this is too long to be followed.
     """
-    by_name = {tool.name: tool for tool in tools}
     found = [*_too_fine(graph, minutes or {}), *_too_coarse(graph, minutes or {}), *_same_call(graph)]
     if len(graph) > max_steps:
         ids = tuple(step.id for step in graph.steps)
         message = f"{len(graph)} steps are too many to follow; plan modules of {max_steps} at most."
         found.insert(0, Hint("too_many", ids, message, f"{len(graph)} 个步骤过多；请按模块规划，最多 {max_steps} 个。"))
+    if tools is None:
+        return tuple(found)
+    by_name = {tool.name: tool for tool in tools}
     return (*found, *_no_order(graph, by_name), *_risk_not_isolated(graph, by_name))
 
 
@@ -115,7 +117,7 @@ def _same_call(graph: PlanGraph) -> Iterator[Hint]:
             if index is not None:
                 key = (step.tool, reference.step, reference.path[:index])
                 groups.setdefault(key, []).append(step.id)
-    for names in groups.values():
+    for names in (list(dict.fromkeys(found)) for found in groups.values()):
         if len(names) > 1:
             message = f'Steps {shown_names(names)} make one call per entry of a list: use one map step with "over".'
             message_zh = f'步骤 {shown_names(names)} 对列表逐项做同一调用：请用一个带 "over" 的 map 步骤。'

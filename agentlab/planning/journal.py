@@ -1,7 +1,8 @@
 """The journal of a plan: every change is stored before anything else happens, so a kill loses no decision.
 
 Entries, in order: `goal` (what was asked, once), `plan` (a plan that was accepted), `change` (one transition of the
-state), `snapshot` (the environment after a step ended). A plan that replaces another begins where that one stood.
+state), `snapshot` (the environment when a plan was accepted, and after a step ended). A plan that replaces another
+begins where that one stood.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ class Journal:
         store: where it is kept.
         run_id: the run.
         attempt: this attempt.
-        snapshot: gives the environment's state; it is stored with every change that ends a step.
+        snapshot: gives the environment's state; it is stored with a plan and with every change that ends a step.
     """
 
     def __init__(self, store: Store, run_id: str, attempt: int, snapshot: Callable[[], Any] | None = None) -> None:
@@ -40,14 +41,17 @@ class Journal:
 
     def plan(self, graph: PlanGraph) -> None:
         """Store a plan that was accepted."""
-        self._add([("plan", graph.to_json())])
+        self._add([("plan", graph.to_json()), *self._snapshots()])
 
     def changes(self, changes: Changes) -> None:
         """Store changes of the plan's state, in one transaction."""
         entries: list[tuple[str, JsonObject]] = [("change", change.to_json()) for change in changes]
-        if self._snapshot is not None and any(change.after in _ENDS for change in changes):
-            entries.append(("snapshot", {"state": self._snapshot()}))
+        if any(change.after in _ENDS for change in changes):
+            entries += self._snapshots()
         self._add(entries)
+
+    def _snapshots(self) -> list[tuple[str, JsonObject]]:
+        return [] if self._snapshot is None else [("snapshot", {"state": self._snapshot()})]
 
     def _add(self, entries: Sequence[tuple[str, JsonObject]]) -> None:
         self._store.add_to_journal(self._run_id, self._attempt, entries)
@@ -61,7 +65,7 @@ class JournalContent:
     state: PlanState | None = None
     """The plan as it stood at the last entry; None when no plan was accepted yet."""
     snapshot: Any = None
-    """The environment after the last step that ended; None when none has."""
+    """The environment at the last snapshot; None when there is none."""
 
 
 def read_journal(store: Store, run_id: str) -> JournalContent:

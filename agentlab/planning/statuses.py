@@ -21,6 +21,22 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 OPEN: frozenset[StepStatus] = frozenset({"pending", "awaiting_approval", "running", "retry_wait", "interrupted"})
 """Statuses of a step that something still has to happen to; a plan with such a step is not finished."""
 
+STATUS_WORDS: dict[str, tuple[str, str]] = {
+    "completed": ("completed", "完成"),
+    "failed": ("failed", "失败"),
+    "blocked": ("blocked", "阻塞"),
+    "skipped": ("skipped", "跳过"),
+    "cancelled": ("cancelled", "取消"),
+    "rolled_back": ("rolled back", "已回滚"),
+    "rollback_failed": ("rollback failed", "回滚失败"),
+    "pending": ("pending", "等待"),
+    "awaiting_approval": ("awaiting approval", "待审批"),
+    "running": ("running", "执行中"),
+    "retry_wait": ("waits for a retry", "等待重试"),
+    "interrupted": ("interrupted", "中断"),
+}
+"""How the statuses of a step read, in English and Chinese."""
+
 TRANSITIONS: Mapping[StepStatus, frozenset[StepStatus]] = {
     # failed: an argument that cannot be resolved fails the step before it runs.
     "pending": frozenset({"running", "awaiting_approval", "failed", "blocked", "skipped", "cancelled"}),

@@ -115,6 +115,7 @@ TEXTS: dict[str, tuple[str, str]] = {
     "plan_count": ("{n} {status}", "{status} {n}"),
     "plan_caption": ("{n} step{s}: {counts}{checks}", "共 {n} 步：{counts}{checks}"),
     "plan_caption_checks": ("; checks not passed: {steps}", "；检查未通过：{steps}"),
+    "plan_no_hints": ("Nothing to remark on how the plan is cut.", "计划的步骤划分没有需要提示的地方。"),
     "gantt_title": ("When the steps ran", "各步骤的执行时间"),
     "gantt_hint": (
         "One bar per try. Critical path: the chain of dependencies that took longest.",
@@ -173,21 +174,6 @@ FAILURE_WORDS: dict[str, tuple[str, str]] = {
     "wrong_argument": ("wrong argument", "参数错误"),
     "repeated_call": ("repeated call", "重复调用"),
     "unknown": ("unknown", "未知"),
-}
-
-STATUS_WORDS: dict[str, tuple[str, str]] = {
-    "completed": ("completed", "完成"),
-    "failed": ("failed", "失败"),
-    "blocked": ("blocked", "阻塞"),
-    "skipped": ("skipped", "跳过"),
-    "cancelled": ("cancelled", "取消"),
-    "rolled_back": ("rolled back", "已回滚"),
-    "rollback_failed": ("rollback failed", "回滚失败"),
-    "pending": ("pending", "等待"),
-    "awaiting_approval": ("awaiting approval", "待审批"),
-    "running": ("running", "执行中"),
-    "retry_wait": ("waits for a retry", "等待重试"),
-    "interrupted": ("interrupted", "中断"),
 }
 
 ACTOR_WORDS: dict[str, tuple[str, str]] = {

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from agentlab.planning.reasons import NOT_NEEDED, is_condition, reason_words
+from agentlab.planning.statuses import STATUS_WORDS
 from agentlab.planning.view import PlanView
-from agentlab.report.labels import STATUS_WORDS, plural, word
+from agentlab.report.labels import LANGUAGES, plural, word
 from agentlab.report.plan_records import Bar, PlanRecord, Source, StepRecord, plans_of_events
 from agentlab.report.plan_style import (
     BAR_LOOKS,
@@ -234,7 +236,10 @@ def _remark(step: StepRecord, pen: Pen) -> str:
     status = word(STATUS_WORDS, step.status, pen.language)
     if step.cause:
         return pen.text("gantt_because_of", status=status, step=step.cause)
-    return pen.text("gantt_because", status=status, reason=step.reason) if step.reason else status
+    if is_condition(step.reason):
+        status = NOT_NEEDED[LANGUAGES.index(pen.language)]
+    reason = reason_words(step.reason, pen.language)
+    return pen.text("gantt_because", status=status, reason=reason) if reason else status
 
 
 def _draw_new_plans(axes: Axes, plans: Sequence[PlanRecord], times: _Times, pen: Pen) -> None:

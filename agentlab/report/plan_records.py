@@ -11,12 +11,14 @@ from typing import Any
 import pandas as pd
 
 from agentlab.errors import ConfigError
+from agentlab.planning.granularity import hints
 from agentlab.planning.plan import PlanGraph
-from agentlab.planning.statuses import OPEN, STEP_STATUSES, StepStatus
+from agentlab.planning.reasons import undo_words
+from agentlab.planning.statuses import OPEN, STATUS_WORDS, STEP_STATUSES, StepStatus
 from agentlab.planning.step_state import StepState
 from agentlab.planning.view import PlanView
 from agentlab.records import Event, JsonObject
-from agentlab.report.labels import STATUS_WORDS, plural, text, word
+from agentlab.report.labels import plural, text, word
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,19 @@ def plan_summary(source: Source, language: str = "en") -> str:
     return text("plan_caption", language, n=len(statuses), s=plural(len(statuses)), counts=counts, checks=checks)
 
 
+def plan_hints(source: Source, language: str = "en") -> str:
+    """Return what there is to remark on how the plan is cut, a line each; says so where there is nothing.
+
+    Remarks that follow from the plan alone (`planning.granularity`); the effects of its tools are not in a trace.
+
+    Raises:
+        ConfigError: the events hold no plan.
+    """
+    found = hints(record_of(source).graph)
+    lines = [hint.message_zh if language == "zh" else hint.message for hint in found]
+    return "\n".join(lines) or text("plan_no_hints", language)
+
+
 class _Reader:
     """Follows the changes of one plan after the other."""
 
@@ -222,8 +237,8 @@ class _Reader:
             changes["reason"] = data["reason"]
         if data["after"] in OPEN or data["after"] == "completed":
             changes["reason"] = ""
-        if data.get("undos"):
-            changes["reason"] = _undo_words(data["undos"][-1], step.reason)
+        if data.get("undos") and (undo := data["undos"][-1]).get("state", "started") != "started":
+            changes["reason"] = undo_words(undo["tool"], undo["state"], undo.get("message", ""), "en")
         changes["cause"] = data.get("cause") if data["after"] == "blocked" else None
         self._steps[step.id] = dataclasses.replace(step, **changes)
 
@@ -263,12 +278,6 @@ def _more_bars(step: StepRecord, data: JsonObject, t_s: float) -> tuple[Bar, ...
     elif data.get("undos") and data["undos"][-1].get("state", "started") == "started":
         bars.append(Bar("undo", "started", t_s, None))
     return tuple(bars)
-
-
-def _undo_words(undo: JsonObject, reason: str) -> str:
-    state = undo.get("state", "started")
-    message = f": {undo['message']}" if undo.get("message") else ""
-    return f"undo with {undo['tool']} {state}{message}" if state != "started" else reason
 
 
 def _of_state(id: str, state: PlanView) -> StepRecord:

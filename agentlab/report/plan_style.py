@@ -9,7 +9,8 @@ from matplotlib.path import Path
 
 import agentlab
 from agentlab.errors import ConfigError
-from agentlab.report.labels import STATUS_WORDS, word
+from agentlab.planning.statuses import STATUS_WORDS
+from agentlab.report.labels import word
 from agentlab.report.plan_records import PlanRecord, Source, record_of
 from agentlab.report.style import EDGE, INK, SMALL, SOFT_INK, Chart, Pen, text_width
 

@@ -2,6 +2,8 @@
 
 from agentlab.json_values import dumps
 from agentlab.observations import cut_middle
+from agentlab.planning.granularity import hints
+from agentlab.planning.plan import PlanGraph
 from agentlab.records import Event, JsonObject
 
 LINE_LIMIT_CHARS = 1_000
@@ -18,7 +20,10 @@ def trace_lines(event: Event, limit_chars: int = LINE_LIMIT_CHARS) -> list[str]:
         state = "" if data["executed"] else "  (not executed)"
         return [f"{head} -> {data['tool']}({arguments}){state}", f"    {cut_middle(data['observation'], limit_chars)}"]
     if event.kind == "plan":
-        return [f"{head}: plan", *(f"    {_plan_line(step)}" for step in data["plan"]["steps"])]
+        steps = [f"    {_plan_line(step)}" for step in data["plan"]["steps"]]
+        # From the plan alone; what depends on the effects of its tools is not in the trace.
+        remarks = [f"    hint: {hint.message}" for hint in hints(PlanGraph.from_json(data["plan"]))]
+        return [f"{head}: plan", *steps, *remarks]
     if event.kind == "step":
         why = data.get("error") or {}
         reason = (

@@ -85,6 +85,8 @@ async def do_goal(
         raise unknown_name("answer to approvals", approvals, POLICIES)
     held = load_suite(suite)
     resolved = resolve_task(held, goal)
+    # Settings that cannot work are refused before a journal is begun.
+    await settle(held.make_environment(environment or {}).close())
     store = Store(journal, create=True)
     try:
         if store.read("runs"):

@@ -193,7 +193,11 @@ class Planner:
         done = [state.graph.step(name) for name in state.with_status("completed")]
         words = _REPLAN_WORDS[self._format.language]
         results = "\n".join(f"{step.id}: {_short(state[step.id].results)}" for step in done)
-        reason = f"step {ended.step}: {state.explain(ended.step) or ended.reason}" if ended.step else ended.reason
+        reason = (
+            f"step {ended.step}: {state.explain(ended.step, self._format.language) or ended.reason}"
+            if ended.step
+            else ended.reason
+        )
         text = words.format(reason=reason, done=", ".join(step.id for step in done) or "-", results=results)
         self._messages.append({"role": "user", "content": text})
         return await self.plan(done)

@@ -638,3 +638,8 @@ def test_the_plan_of_a_flow_succeeds_and_undoes_what_does_not_hold(task: Task) -
     assert undo.intersection(done) >= undo.intersection(wanted)
     if not task.is_defective:
         assert len(done) - done.count("rollback_change") == len(wanted)
+
+
+def test_no_effect_outlives_the_process() -> None:
+    known = ServiceEnvironment().happened("deploy", {"service": "order-api", "environment": "test"})
+    assert (known.success, known.error_kind) == (False, "not_happened")

@@ -10,11 +10,11 @@ from matplotlib.text import Text
 from agentlab.errors import ConfigError
 from agentlab.planning.plan import PlanGraph, PlanStep
 from agentlab.planning.state import PlanState
-from agentlab.planning.statuses import STEP_STATUSES
+from agentlab.planning.statuses import STATUS_WORDS, STEP_STATUSES
 from agentlab.planning.step_state import StepError
 from agentlab.records import Event, ToolResult
 from agentlab.report.charts import gantt, plan_graph, save
-from agentlab.report.labels import LANGUAGES, STATUS_WORDS
+from agentlab.report.labels import LANGUAGES
 from agentlab.report.plan_records import PlanRecord, StepRecord, plans_of_events
 from agentlab.report.plan_style import STATUS_LOOKS
 from agentlab.runner.try_one import try_task
@@ -161,6 +161,16 @@ def test_checks_and_tries_are_marked() -> None:
     # Once at the step and once in the legend.
     assert (shown.count("✓"), shown.count("✗"), shown.count("×3")) == (2, 2, 1)
     assert plan_graph(state).caption == "The plan: what needs what. 2 steps: 2 completed; checks not passed: b."
+
+
+def test_the_gantt_chart_says_in_its_language_why_a_step_was_not_needed() -> None:
+    state = PlanState(PlanGraph((PlanStep("a"), PlanStep("b", only_if_not_passed=("a",)))))
+    state.start("a", at_s=0.0)
+    state.complete("a", [ToolResult(True, passed=True)], at_s=1.0)
+    state.pass_over("b", state.unmet_condition("b"))
+    english, chinese = (" ".join(words(gantt(state, language))) for language in LANGUAGES)
+    assert "not needed: only if a check of a does not pass" in english
+    assert "无需执行：仅当步骤 a 有检查未通过" in chinese
 
 
 def test_the_gantt_chart_shows_undos_replaced_plans_and_why_nothing_ran() -> None:

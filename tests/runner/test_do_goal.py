@@ -102,6 +102,9 @@ def test_killed_around_an_effect_that_nobody_knows_of_asks_and_waits_for_nothing
 
 def test_killed_in_a_read_runs_the_read_again(tmp_path: Path) -> None:
     assert do(tmp_path, KILL_AT="started:look").returncode == -9
+    store = Store(tmp_path / "journal.sqlite")
+    assert read_journal(store, str(store.read("runs")[-1]["run_id"])).snapshot == {}
+    store.close()
     assert "verdict passed   success 1" in resume(tmp_path).stdout
     assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
 

@@ -1,8 +1,8 @@
 """The tools that fulfil a customer's request: an order, the stock it takes, the confirmation, and how to undo them."""
 
-import dataclasses
 from sqlite3 import Connection
 
+from agentlab.environments.sales.mail import Mail, mail_key
 from agentlab.environments.sales.reports import MAIL_TIMEOUT_S, ReportTools
 from agentlab.errors import BadArguments
 from agentlab.records import JsonObject, ToolResult
@@ -150,9 +150,8 @@ class SalesTools(ReportTools):
             message = f"{order_id} is cancelled, so there is nothing to confirm."
             return ToolResult(False, subject=request_id, message=message, error_kind="order_cancelled")
         content = f"Your request {request_id} is confirmed as {order_id}: {order['quantity']} x {order['product_id']}."
-        result = self._mail(customer["address"], f"Order {order_id}", content, request_id)
-        visible = {f"confirmation_sent@{request_id}": "passed" if result.success else "failed"}
-        return dataclasses.replace(result, visible=visible)
+        key = mail_key("send_confirmation", {"order_id": order_id})
+        return self._mail(Mail(key, customer["address"], f"Order {order_id}", content, request_id))
 
     @tool(timeout_s=None, zh="检查请求对应订单的总价是否等于数量乘以目录单价。")
     def check_order_total(self, request_id: str) -> ToolResult:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from agentlab.environments.sales.mail import Mailer
+from agentlab.environments.sales.mail import Mail, Mailer, mail_key, sent
 from agentlab.environments.sales.state import SalesState
 from agentlab.errors import BadArguments
 from agentlab.records import JsonObject, ToolResult
@@ -113,7 +113,7 @@ class ReportTools:
             raise BadArguments(f"to must be one mail address such as name@shop.example, not {to[:80]!r}.")
         if not content.strip():
             raise BadArguments("content is empty: nothing was sent.")
-        return self._mail(to, "Sales report", content)
+        return self._mail(Mail(mail_key("send_email", {"to": to, "content": content}), to, "Sales report", content))
 
     @tool(timeout_s=None, zh="检查某个月的销售合计是否与总账一致。")
     def check_totals(self, month: str) -> ToolResult:
@@ -203,20 +203,18 @@ class ReportTools:
         message = f"The address {row['address']} {verb} the staff directory."
         return ToolResult(True, passed, check="recipient_valid", subject=team, data=data, message=message)
 
-    def _mail(self, to: str, subject: str, content: str, request_id: str = "") -> ToolResult:
-        """Deliver a mail and keep it in the outbox, or say why it was not sent."""
+    def _mail(self, mail: Mail) -> ToolResult:
+        """Deliver a mail and keep it in the run's database, or say why it was not sent."""
         with self._state.transaction() as database:
             service = database.execute("SELECT state FROM services WHERE service = 'mail'").fetchone()
         if service["state"] == "down":
-            message = "The mail server does not accept mail at the moment; nothing was sent."
-            return ToolResult(False, subject=request_id or to, message=message, error_kind="mail_server_down")
-        if refusal := self._mailer.send(to, subject, content):
-            return ToolResult(False, subject=request_id or to, message=refusal, error_kind="recipient_refused")
-        with self._state.transaction() as database:
-            database.execute(
-                "INSERT INTO mails (recipient, content, request_id) VALUES (?, ?, ?)", (to, content, request_id)
+            return _unsent(
+                mail, "mail_server_down", "The mail server does not accept mail at the moment; nothing was sent."
             )
-        return ToolResult(True, subject=request_id or to, data={"to": to}, message=f"Sent to {to}.")
+        if refusal := self._mailer.send(mail):
+            return _unsent(mail, "recipient_refused", refusal)
+        self._state.add_mail(mail, once=self._mailer.outbox is not None)
+        return sent(mail.to, mail.request_id)
 
     def _month(self, text: str) -> str:
         """The month that an argument names, as YYYY-MM."""
@@ -241,6 +239,13 @@ class ReportTools:
 def mentioned_products(texts: Iterable[str]) -> list[str]:
     """Return the product ids that texts name, each once, in the order of their first mention."""
     return list(dict.fromkeys(id for text in texts for id in PRODUCT_ID.findall(text)))
+
+
+def _unsent(mail: Mail, error_kind: str, message: str) -> ToolResult:
+    visible = {f"confirmation_sent@{mail.request_id}": "failed"} if mail.request_id else {}
+    return ToolResult(
+        False, subject=mail.request_id or mail.to, message=message, error_kind=error_kind, visible=visible
+    )
 
 
 def _in_currency(row: JsonObject) -> JsonObject:

@@ -28,7 +28,8 @@ CREATE TABLE orders (
 CREATE TABLE movements (
     movement_id INTEGER PRIMARY KEY, order_id TEXT NOT NULL, product_id TEXT NOT NULL, quantity INTEGER NOT NULL);
 CREATE TABLE mails (
-    mail_id INTEGER PRIMARY KEY, recipient TEXT NOT NULL, content TEXT NOT NULL, request_id TEXT NOT NULL DEFAULT '');
+    mail_id INTEGER PRIMARY KEY, recipient TEXT NOT NULL, content TEXT NOT NULL, request_id TEXT NOT NULL DEFAULT '',
+    mail_key TEXT NOT NULL DEFAULT '');
 """
 
 

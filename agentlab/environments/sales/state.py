@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from agentlab.environments.sales.mail import Mail
 from agentlab.environments.sales.source import MONEY, column_of, database_image
 from agentlab.errors import EnvironmentUnavailable, TaskError
 from agentlab.records import JsonObject
@@ -83,6 +84,22 @@ class SalesState:
                 for row in content["tables"][name]:
                     marks = ", ".join(f":{column}" for column in row)
                     database.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", row)
+
+    def add_mail(self, mail: Mail, *, once: bool) -> None:
+        """Add a mail that was sent.
+
+        Args:
+            mail: the mail.
+            once: leave it out when it is there already.
+        """
+        with self.transaction() as database:
+            known = "SELECT 1 FROM mails WHERE mail_key = ?"
+            if once and database.execute(known, (mail.key,)).fetchone() is not None:
+                return
+            database.execute(
+                "INSERT INTO mails (recipient, content, request_id, mail_key) VALUES (?, ?, ?, ?)",
+                (mail.to, mail.content, mail.request_id, mail.key),
+            )
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from agentlab.environments.base import did_not_happen
 from agentlab.environments.changes import starting_state
 from agentlab.environments.service.state import ServiceState
 from agentlab.environments.service.tools import ServiceTools
 from agentlab.errors import ConfigError, unknown_name
-from agentlab.records import JsonObject
+from agentlab.records import JsonObject, ToolResult
 from agentlab.tasks import Task
 from agentlab.tools import Tool, tools_of
 
@@ -65,6 +66,10 @@ class ServiceEnvironment:
     def restore(self, snapshot: JsonObject) -> None:
         """Bring the run into the state of a snapshot."""
         self._state.load(snapshot["services"], snapshot["seed"], snapshot["effects"])
+
+    def happened(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Return that a call of a process that died did not happen: the services lived in that process."""
+        return did_not_happen(tool)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

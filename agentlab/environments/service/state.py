@@ -3,13 +3,13 @@
 Everything is arithmetic on whole numbers and percentages; nothing is random but the ids, which follow from the seed.
 """
 
-import copy
 import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from agentlab.environments.changes import merge_patch
 from agentlab.errors import TaskError
+from agentlab.json_values import copy_json
 from agentlab.records import JsonObject
 
 Component = Literal["database", "cache", "algorithm"]
@@ -74,13 +74,13 @@ class ServiceState:
         """
         for name, fields in services.items():
             _refuse_unknown(name, fields, _SERVICE)
-        self._services = {name: copy.deepcopy(merge_patch(_SERVICE, fields)) for name, fields in services.items()}
+        self._services = {name: copy_json(merge_patch(_SERVICE, fields)) for name, fields in services.items()}
         self.seed = seed
         self._effects = list(effects)
 
     def content(self) -> JsonObject:
         """Return a copy of services, seed and effects, in the form that `load` takes."""
-        return {"services": copy.deepcopy(self._services), "seed": self.seed, "effects": list(self._effects)}
+        return {"services": copy_json(self._services), "seed": self.seed, "effects": list(self._effects)}
 
     def facts(self) -> JsonObject:
         """Return `build`, `deployed`, `checkpoints` (per service), `deployments`, `rolled_back`, `effects`."""
@@ -206,12 +206,12 @@ class ServiceState:
     def checkpoint(self, name: str, label: str) -> JsonObject | None:
         """Return what a checkpoint holds; None when there is none of that name."""
         found: JsonObject | None = self._services[name]["checkpoints"].get(label)
-        return copy.deepcopy(found)
+        return copy_json(found)
 
     def work(self, name: str) -> JsonObject:
         """Return a copy of the work on a service as a checkpoint keeps it: valid designs and the build."""
         parts = self._services[name]["components"]
-        return {part: copy.deepcopy({key: parts[part][key] for key in _WORK}) for part in COMPONENTS}
+        return {part: copy_json({key: parts[part][key] for key in _WORK}) for part in COMPONENTS}
 
     def keep(self, name: str, label: str) -> None:
         """Keep the work on a service as a checkpoint."""
@@ -220,7 +220,7 @@ class ServiceState:
 
     def bring_back(self, name: str, label: str) -> None:
         """Bring the work on a service back to a checkpoint, which stays; ids of later designs are not used again."""
-        for part, kept in copy.deepcopy(self._services[name]["checkpoints"][label]).items():
+        for part, kept in copy_json(self._services[name]["checkpoints"][label]).items():
             self._part(name, part).update(kept)
         self._note(name, f"restore {label}")
 

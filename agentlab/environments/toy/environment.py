@@ -1,12 +1,12 @@
 """The toy environment: boxes, notes and a handful of faults, all in plain Python objects."""
 
-import copy
 import threading
 from collections.abc import Mapping
 from typing import Any
 
 from agentlab.environments.changes import starting_state
 from agentlab.errors import unknown_name
+from agentlab.json_values import copy_json
 from agentlab.records import JsonObject, ToolResult
 from agentlab.tasks import Task
 from agentlab.tools import Tool, tool, tools_of
@@ -30,7 +30,7 @@ class ToyTools:
     """The tools of one run. They run inline, all but the one that can hang."""
 
     def __init__(self) -> None:
-        self.state: JsonObject = copy.deepcopy(_EMPTY)
+        self.state: JsonObject = copy_json(_EMPTY)
 
     @tool(timeout_s=None, zh="读取箱子里的数。")
     def read_box(self, name: str) -> ToolResult:
@@ -195,15 +195,15 @@ class ToyEnvironment:
     def facts(self) -> JsonObject:
         """Return `notes`, `published`, `writes` and `publications` (effects, counted) and `seal`."""
         names = ("notes", "published", "writes", "publications", "seal")
-        return copy.deepcopy({name: self._tools.state[name] for name in names})
+        return copy_json({name: self._tools.state[name] for name in names})
 
     def snapshot(self) -> JsonObject:
         """Return a copy of the whole state."""
-        return copy.deepcopy(self._tools.state)
+        return copy_json(self._tools.state)
 
     def restore(self, snapshot: JsonObject) -> None:
         """Bring the run into the state of a snapshot."""
-        self._tools.state = copy.deepcopy(snapshot)
+        self._tools.state = copy_json(snapshot)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
