@@ -1,3 +1,5 @@
+from typing import Any
+
 from agentlab.planning.plan import PlanGraph, PlanStep
 from agentlab.records import Event
 from agentlab.references import Reference
@@ -37,3 +39,25 @@ def test_several_entries_of_a_list_in_one_call_are_no_fragments() -> None:
     batch = PlanStep("all", "Look up", tool="batch", arguments={"ids": ids}, depends_on=("top",))
     event = plan_event(PlanStep("top", "Rank", tool="rank"), batch)
     assert not [line for line in trace_lines(event) if "hint" in line]
+
+
+def shown(kind: str, **data: Any) -> str:
+    (line,) = trace_lines(Event("r", 0, 1.5, kind, "scheduler", data))
+    return line.removeprefix("[   1.500 s] scheduler: ")
+
+
+def test_what_the_scheduler_decides_and_a_person_approves_is_said_in_words() -> None:
+    payload = {"command": "retry", "rule": "r", "reason": "retry by rule 'r': timed_out after 1 try", "delay_s": 0.45}
+    command = shown("decision", message="recovery_command", step="2", payload=payload)
+    assert command == "step 2: retry, in 0.5 s (retry by rule 'r': timed_out after 1 try)"
+    for allowed, words in ((True, "approved"), (False, "refused"), (None, "undecided")):
+        line = shown("approval", tool="pay", arguments={"amount": 1}, allowed=allowed, by="person")
+        assert line == f"pay(amount=1) {words} by person"
+    begun = {"failed": "3", "back_to": None, "restart": False}
+    assert shown("step", step=None, before="executing", after="executing", rollback=begun) == (
+        "plan executing: rolling back because of step 3"
+    )
+    undone = [{"tool": "cancel", "state": "done"}]
+    assert shown("step", step="1", before="completed", after="rolled_back", undos=undone) == (
+        "step 1 completed -> rolled_back: undo with cancel done"
+    )
