@@ -64,6 +64,7 @@ class Store:
     def __init__(self, address: str | Path, *, create: bool = False) -> None:
         self.url = _url_of(address, create)
         self._engine = _engine(self.url)
+        self._quick_engine = self._engine.execution_options(agentlab_lasting=False)
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_process_start(os.getpid())}:{uuid.uuid4().hex[:8]}"
         self._own = threading.local()
         _LIVE_OWNERS.add(self._owner)
@@ -288,7 +289,7 @@ class Store:
         if outer is not None:
             yield outer
             return
-        engine = self._engine if is_lasting else self._engine.execution_options(agentlab_lasting=False)
+        engine = self._engine if is_lasting else self._quick_engine
         with self._in_words(), engine.begin() as connection:
             yield connection
 
