@@ -40,7 +40,23 @@ def main() -> int:
     except CellTimeoutError as error:
         print(f"a cell timed out: {error}", file=sys.stderr)
         return 1
+    finally:
+        _leave_out_folders(Path(request["out"]))
     return 0
+
+
+def _leave_out_folders(path: Path) -> None:
+    """Keep only the names of the files that papermill notes: the folders of one machine are nobody else's business."""
+    if not path.exists():
+        return
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    notes = notebook["metadata"].get("papermill", {})
+    for name in ("input_path", "output_path"):
+        if notes.get(name):
+            notes[name] = Path(notes[name]).name
+    whole = path.with_suffix(".tmp")
+    whole.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    whole.replace(path)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,17 @@ def test_a_failing_cell_is_named_and_its_notebook_kept(tmp_path: Path) -> None:
     source = a_notebook(tmp_path / "n.ipynb", ("x = 1", ["parameters"]), ("raise ValueError('bad data')", []))
     with pytest.raises(NotebookFailed, match=r"ValueError: bad data[\s\S]*out\.ipynb"):
         execute_notebook(source, tmp_path / "out.ipynb")
-    assert (tmp_path / "out.ipynb").exists()
+    kept = (tmp_path / "out.ipynb").read_text(encoding="utf-8")
+    assert "bad data" in kept
+
+
+def test_an_executed_notebook_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    source = a_notebook(tmp_path / "n.ipynb", ("x = 1", ["parameters"]))
+    out = execute_notebook(source, tmp_path / "out.ipynb")
+    text = out.read_text(encoding="utf-8")
+    assert '"input_path": "n.ipynb"' in text
+    assert str(tmp_path) not in text
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["n.ipynb", "out.ipynb"]
 
 
 def test_e14_a_dead_kernel_fails_its_notebook_alone(tmp_path: Path) -> None:
