@@ -14,9 +14,7 @@ import enum
 import json
 import math
 import re
-from typing import Any, TypeVar, cast
-
-Json = TypeVar("Json")
+from typing import Any, overload
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -51,14 +49,15 @@ def to_json_value(value: Any, path: str = "$") -> Any:
         return _converted(value, path, ())
 
 
-def copy_json(value: Json) -> Json:
+@overload
+def copy_json(value: dict[str, Any]) -> dict[str, Any]: ...
+@overload
+def copy_json(value: Any) -> Any: ...
+def copy_json(value: Any) -> Any:
     """Return a copy of a JSON value: its containers are new; several times as fast as `copy.deepcopy`."""
-    copied: Any = value
     if isinstance(value, dict):
-        copied = {name: copy_json(item) for name, item in value.items()}
-    elif isinstance(value, list):
-        copied = [copy_json(item) for item in value]
-    return cast(Json, copied)
+        return {name: copy_json(item) for name, item in value.items()}
+    return [copy_json(item) for item in value] if isinstance(value, list) else value
 
 
 class _NotPlain(Exception):

@@ -4,12 +4,13 @@ Three axes never mix: whether tools ran is in the trace, whether the product is 
 whether the agent is right is `success`.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentlab.columns import EXCLUDED_END_REASONS, FAILURE_CLASSES
-from agentlab.records import Answer, Event, Finding, JsonObject, verdict_of
+from agentlab.records import Answer, Event, Finding, JsonObject, record, verdict_of
 from agentlab.tasks import RequiredCall, Task
 from agentlab.tool_execution import UNCERTAIN_ERROR_KINDS
 
@@ -24,7 +25,7 @@ _BY_END_REASON = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallRecord:
     """One tool call as it stands in the trace, as far as judging needs it."""
 
@@ -39,6 +40,9 @@ class CallRecord:
     visible: Mapping[str, str] = field(default_factory=dict)
     effect: str = "read"
     repeated: bool = False
+
+
+_CALL_FIELDS = tuple(each.name for each in dataclasses.fields(CallRecord))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,8 @@ class Score:
 
 def calls_of(events: Iterable[Event]) -> list[CallRecord]:
     """Return the tool calls of a trace in order."""
-    names = CallRecord.__slots__
     return [
-        CallRecord(**{name: event.data[name] for name in names if name in event.data})
+        CallRecord(**{name: event.data[name] for name in _CALL_FIELDS if name in event.data})
         for event in events
         if event.kind == "tool_call"
     ]

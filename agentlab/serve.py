@@ -155,18 +155,19 @@ def is_loopback(host: str) -> bool:
 def answer_of(result: RunResult) -> JsonObject:
     """Return the JSON answer for a run of `plan_execute` with `parallelism` 1; a pure function of its records.
 
-    `status`: `completed` when every step completed or was skipped by decision, `partial` when a plan was carried
-    out and that is not so, `failed` when there was no plan to carry out. `failed_step`: the first step that failed
-    for good, or None. `steps`: id -> status. `outputs`: id -> output of the completed steps, as references to them
-    resolve. `verdict` and `report` are the answer's, None without one; `end_reason` and `message` say how the run
-    ended.
+    `status`: `completed` when every step completed or was skipped by decision, nothing ended the plan or the run
+    before its end, and no effect is left, of a replaced plan neither, that could not be undone or of which nobody
+    knows; `partial` when a plan was begun and that is not so, `failed` when there was no plan to carry out.
+    `failed_step`: the first step that failed for good, or None. `steps`: id -> status. `outputs`: id -> output of
+    the completed steps, as references to them resolve. `verdict` and `report` are the answer's, None without one;
+    `end_reason` and `message` say how the run ended.
     """
     plan = _Plan()
     for event in result.events:
         plan.add(event)
     answer = result.answer
     return {
-        "status": plan.status,
+        "status": plan.status(result.end_reason),
         "failed_step": next(iter(plan.failed), None),
         "steps": plan.statuses,
         "outputs": plan.outputs,
@@ -188,32 +189,49 @@ class _Plan:
     outputs: JsonObject = field(default_factory=dict)
     failed: dict[str, None] = field(default_factory=dict)
     """The steps that failed for good, in the order of their failures."""
+    unsure: set[str] = field(default_factory=set)
+    """The steps of which nobody knows whether their effect is there."""
+    is_stopped: bool = False
+    has_lost_effect: bool = False
+    """Whether a plan that was replaced has left an effect that could not be undone, or of which nobody knows."""
     _calls: list[JsonObject] = field(default_factory=list)
     _text: str = ""
 
-    @property
-    def status(self) -> str:
-        statuses = list(self.statuses.values())
+    def status(self, end_reason: str) -> str:
+        """Return completed, partial or failed, as `answer_of` has it."""
+        statuses = set(self.statuses.values())
         if not statuses:
             return "failed"
-        is_whole = "completed" in statuses and set(statuses) <= {"completed", "skipped"}
-        return "completed" if is_whole else "partial"
+        is_whole = "completed" in statuses and statuses <= {"completed", "skipped"}
+        is_clean = not self.is_stopped and not self.unsure and not self.has_lost_effect
+        return "completed" if is_whole and is_clean and end_reason == "answered" else "partial"
 
     def add(self, event: Event) -> None:
         """Follow one event."""
         if event.kind == "plan":
+            self.has_lost_effect |= bool(self.unsure) or "rollback_failed" in self.statuses.values()
             self.graph = PlanGraph.from_json(event.data["plan"])
             # What has completed stays so in a plan that replaces another one.
             self.statuses = {
                 step.id: "completed" if step.id in self.outputs else "pending" for step in self.graph.steps
             }
-            self.failed = {}
+            self.failed, self.unsure, self.is_stopped = {}, set(), False
         elif event.kind == "model_call":
             self._text = event.data["text"]
         elif event.kind == "tool_call":
             self._calls.append(event.data)
         elif event.kind == "step" and event.data["step"] is not None:
+            self._settle(event.data)
             self._move(event.data["step"], event.data["after"])
+        elif event.kind == "step":
+            self.is_stopped = bool(event.data.get("stopped", self.is_stopped))
+
+    def _settle(self, data: JsonObject) -> None:
+        """Take in whether the effect of a step is known: its last error says so, and an undo settles it."""
+        if (data.get("error") or {}).get("may_have_happened"):
+            self.unsure.add(data["step"])
+        elif "error" in data or data["after"] in ("completed", "rolled_back", "rollback_failed"):
+            self.unsure.discard(data["step"])
 
     def _move(self, step_id: str, after: str) -> None:
         if after == "running" and self.statuses[step_id] != "running":

@@ -220,14 +220,26 @@ class Session:
         """Take up a person's approval of an earlier attempt that was not used."""
         self._approvals.give(_key(call))
 
-    def recall(self, actor: str, call: ToolCall, result: ToolResult, plan_step_id: str | None = None) -> None:
-        """Put the result of a call of an earlier attempt into this trace: it is evidence, and is not made again."""
+    def recall(
+        self, actor: str, call: ToolCall, result: ToolResult, plan_step_id: str | None = None, *, is_open: bool = False
+    ) -> None:
+        """Put the result of a call of an earlier attempt into this trace: it is evidence, and is not made again.
+
+        Args:
+            actor: who made it.
+            call: the call.
+            result: what it brought.
+            plan_step_id: the plan step behind it.
+            is_open: True when its step runs again, so that the call will be asked for once more.
+        """
         tool = find_tool(self.tools, call.name)
         handle = f"result_{len(self._handles) + 1}"
         observation = observe(result, self.settings.observation_limit_chars, handle)
         if observation.cut_chars:
             self._handles[handle] = result.data
         self._steps.append((call.name, call.arguments or {}, result))
+        if is_open:
+            self._seen[_key(call)] = _Seen(observation.text, result)
         self._trace.add(
             "tool_call",
             actor,

@@ -373,7 +373,12 @@ def _url_of(address: str | Path, create: bool) -> str:
     path = Path(text)
     file = path if path.suffix in (".sqlite", ".db") else path / FILE_NAME
     if create:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise ConfigError(
+                f"{file.parent} is a file, but no store. Name a folder, or a file that ends in .sqlite or .db."
+            ) from error
     elif not file.exists():
         raise ConfigError(
             f"There is no experiment in {path}: {file.name} is missing. `agentlab run SPEC --out {path}` makes it."

@@ -70,7 +70,7 @@ async def _call(tool: Tool, arguments: JsonObject, workers: Workers, timeout_s: 
 
 def _result_of(value: Any) -> ToolResult:
     """Any return value as a result: a `ToolResult`, a dict in its form, or plain data."""
-    if isinstance(value, Mapping) and "success" in value and set(value) <= _RESULT_FIELDS:
+    if not isinstance(value, ToolResult) and isinstance(value, Mapping) and _is_result(value):
         fields = dict(value)
         if not fields["success"]:
             fields["passed"] = None
@@ -87,6 +87,10 @@ def _result_of(value: Any) -> ToolResult:
         error_kind=value.error_kind if value.success else value.error_kind or "tool_failed",
         visible=value.visible,
     )
+
+
+def _is_result(value: Mapping[str, Any]) -> bool:
+    return "success" in value and set(value) <= _RESULT_FIELDS
 
 
 def _failure(kind: str, message: str) -> ToolResult:

@@ -123,8 +123,9 @@ def _call_data(call: ToolCall) -> JsonObject:
 
 def _send_data(send: Send) -> JsonObject:
     data = _present(send)
-    if send.usage is not None:
-        data["usage"] = {name: getattr(send.usage, name) for name in send.usage.__slots__}
+    usage: Any = send.usage
+    if usage is not None:
+        data["usage"] = {name: getattr(usage, name) for name in usage.__slots__}
     return data
 
 

@@ -19,14 +19,15 @@ import pytest
 from fake_chat_server import ChatServer
 from starlette.testclient import TestClient
 
-from agentlab.environments.base import Environment, load_suite
+from agentlab.environments.base import Environment, Suite, load_suite
 from agentlab.errors import ConfigError
 from agentlab.models.scripted import ScriptedModel
 from agentlab.observations import DEFAULT_LIMIT_CHARS
-from agentlab.records import JsonObject
+from agentlab.records import JsonObject, ToolResult
 from agentlab.runner.try_one import try_task
 from agentlab.secrets import remember
 from agentlab.serve import LARGEST_BODY_BYTES, answer_of, is_loopback, make_app
+from agentlab.tools import Tool
 
 TOKEN = "token-for-the-tests-0123456789"
 KEY = "sk-planted-key-0123456789"
@@ -353,9 +354,9 @@ def test_a_model_object_of_the_caller_stays_open() -> None:
     assert closed == []
 
 
-def answer_to(goal: str, *replies: JsonObject | str, **parameters: Any) -> JsonObject:
+def answer_to(goal: str, *replies: JsonObject | str, suite: str | Suite = "orders", **parameters: Any) -> JsonObject:
     model = ScriptedModel([reply if isinstance(reply, str) else json.dumps(reply) for reply in replies])
-    result, _ = asyncio.run(try_task(goal, strategy="plan_execute", model=model, parameters=parameters))
+    result, _ = asyncio.run(try_task(goal, suite=suite, strategy="plan_execute", model=model, parameters=parameters))
     return answer_of(result)
 
 
@@ -414,3 +415,66 @@ def test_a_plan_that_replaces_another_keeps_what_is_done() -> None:
     blocked = answer_to("ORDER1002", first)
     assert (blocked["status"], blocked["failed_step"]) == ("partial", "extra")
     assert set(blocked["outputs"]) == {"look", "check_order_amount", "check_order_status"}
+
+
+@pytest.mark.parametrize("decision", ["terminate", "escalate"])
+def test_a_plan_that_was_stopped_is_partial_though_every_step_completed(decision: str) -> None:
+    plan = json.loads(order_plan("ORDER1002"))
+    plan["steps"][-1]["on_not_passed"] = decision
+    answer = answer_to("ORDER1002", plan)
+    assert set(answer["steps"].values()) == {"completed"}
+    assert (answer["status"], answer["failed_step"]) == ("partial", None)
+    assert answer["end_reason"] == ("answered" if decision == "terminate" else "escalated")
+    assert len(answer["outputs"]) == 3
+
+
+def in_toy(id: str, tool: str, name: str, **more: Any) -> JsonObject:
+    arguments = {"name": name, "text": "Open at nine."} if tool == "write_note" else {"name": name}
+    return {"id": id, "description": id, "tool": tool, "arguments": arguments, **more}
+
+
+LOOK = {"steps": [in_toy("look", "read_box", "BOX-1")]}
+MISSING = in_toy("missing", "read_box", "BOX-0", on_error="replan")
+
+
+@pytest.mark.parametrize(("task", "status"), [("toy-note--lost", "partial"), ("toy-note", "completed")])
+def test_an_effect_that_a_replaced_plan_could_not_undo_is_no_success(task: str, status: str) -> None:
+    write = in_toy("write", "write_note", "NOTE-6")
+    bad = in_toy("bad", "read_box", "BOX-0", depends_on=["write"], on_error="rollback")
+    look = {"steps": [in_toy("look", "check_note", "NOTE-6")]}
+    answer = answer_to(task, {"steps": [write, bad, MISSING]}, look, suite="toy")
+    assert (answer["steps"], answer["end_reason"]) == ({"look": "completed"}, "answered")
+    assert answer["status"] == status
+    assert ("Of an earlier plan: rollback incomplete: write" in answer["report"]) == (status == "partial")
+
+
+def unsure_suite() -> Suite:
+    """The toy suite with a tool that writes something and breaks: nobody knows whether it took effect."""
+    suite = load_suite("toy")
+
+    class Unsure:
+        def __init__(self, inner: Environment) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def tools(self) -> list[Tool]:
+            return [*self._inner.tools(), Tool("break_note", "Write a note.", {}, effect="write", function=self._break)]
+
+        def _break(self) -> ToolResult:
+            raise ConnectionResetError("the line dropped out")
+
+    return dataclasses.replace(suite, make_environment=lambda options: Unsure(suite.make_environment(options)))
+
+
+@pytest.mark.parametrize("replies", [(LOOK,), ()])
+def test_an_effect_that_nobody_is_sure_of_is_no_success(replies: tuple[JsonObject, ...]) -> None:
+    unsure = {"id": "unsure", "description": "unsure", "tool": "break_note"}
+    policy = {"name": "p", "rules": [{"name": "skip", "on_error": "skip"}]}
+    plan = {"steps": [unsure, MISSING if replies else LOOK["steps"][0]]}
+    answer = answer_to("toy-box", plan, *replies, suite=unsure_suite(), policy=policy)
+    assert answer["steps"]["look"] == "completed"
+    assert set(answer["steps"].values()) <= {"completed", "skipped"}
+    assert (answer["status"], answer["end_reason"]) == ("partial", "answered")
+    assert "nknown whether it took effect: unsure" in answer["report"]

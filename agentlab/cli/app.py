@@ -55,7 +55,10 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
-            print("Stopped. Finished runs are stored; the same command continues there.", file=sys.stderr)
+            print(
+                "Stopped. What is finished is stored: the same command continues an experiment, `agentlab resume` a goal.",
+                file=sys.stderr,
+            )
         raise
 
 

@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
+EXIT_NO_ANSWER = 1
 EXIT_NEEDS_A_PERSON = 3
 
 
@@ -25,6 +26,7 @@ def do(
     """Plan a goal and carry it out; after a kill, `agentlab resume JOURNAL` continues."""
     from agentlab.runner.blocking import run_blocking
     from agentlab.runner.do_goal import do_goal
+    from agentlab.runner.person import Person
 
     work = do_goal(
         goal,
@@ -35,8 +37,8 @@ def do(
         parameters={"parallelism": parallelism, "policy": policy},
         approvals=cast(Any, approvals),
         environment=_settings(environment or ()),
-        approve=_ask_approval,
-        on_event=_show,
+        person=Person(approve=_ask_approval),
+        on_event=_shown(lang),
     )
     _end(run_blocking(work), journal)
 
@@ -47,22 +49,49 @@ def resume(
     did_not_happen: Annotated[list[str] | None, typer.Option(help="step that is known not to have happened")] = None,
     approve: Annotated[list[str] | None, typer.Option(help="step to approve, with the arguments it asked for")] = None,
     refuse: Annotated[list[str] | None, typer.Option(help="step that is not approved")] = None,
+    restart: Annotated[
+        list[str] | None, typer.Option(help="step that the plan stopped at: run from it on again")
+    ] = None,
+    end: Annotated[list[str] | None, typer.Option(help="step that the plan stopped at: leave it at that")] = None,
 ) -> None:
     """Continue a goal from where it stood; steps that may have taken effect are looked up or asked about."""
+    from agentlab.planning.journal import last_journal
     from agentlab.runner.blocking import run_blocking
-    from agentlab.runner.do_goal import resume as resume_goal
+    from agentlab.runner.person import Person
+    from agentlab.runner.resume_goal import resume as resume_goal
 
-    known = {**dict.fromkeys(happened or (), True), **dict.fromkeys(did_not_happen or (), False)}
+    known = _answers(happened, did_not_happen)
+    approved = _answers(approve, refuse)
+    decided = _answers(restart, end)
+    content = last_journal(journal)
+    _refuse_unknown_steps([*known, *approved, *decided], content)
 
-    def decide(step: Any, arguments: Any) -> bool | None:
+    def has_happened(step: Any, arguments: Any) -> bool | None:
         return known[step.id] if step.id in known else _ask(step, arguments)
 
-    answers = {**dict.fromkeys(approve or (), True), **dict.fromkeys(refuse or (), False)}
+    def may_be_made(step_id: str | None, tool: Any, arguments: Any) -> bool | None:
+        return approved[step_id] if step_id in approved else _ask_approval(step_id, tool, arguments)
 
-    def approved(step_id: str | None, tool: Any, arguments: Any) -> bool | None:
-        return answers[step_id] if step_id in answers else _ask_approval(step_id, tool, arguments)
+    def becomes(step_id: str, reason: str) -> Any:
+        again = decided[step_id] if step_id in decided else _ask_escalated(step_id, reason)
+        return None if again is None else "restart" if again else "end"
 
-    _end(run_blocking(resume_goal(journal, decide=decide, approve=approved, on_event=_show)), journal)
+    person = Person(approve=may_be_made, happened=has_happened, escalated=becomes)
+    show = _shown(content.goal.get("language", "en"))
+    _end(run_blocking(resume_goal(journal, person=person, on_event=show)), journal)
+
+
+def _answers(yes: list[str] | None, no: list[str] | None) -> dict[str | None, bool]:
+    return {**dict.fromkeys(yes or (), True), **dict.fromkeys(no or (), False)}
+
+
+def _refuse_unknown_steps(named: Sequence[str | None], content: Any) -> None:
+    from agentlab.errors import unknown_name
+
+    steps = [step.id for step in content.state.graph.steps] if content.state is not None else []
+    for name in named:
+        if name not in steps:
+            raise unknown_name("step of the plan", str(name), steps)
 
 
 def _ask(step: Any, arguments: Any) -> bool | None:
@@ -81,6 +110,13 @@ def _ask_approval(step_id: str | None, tool: Any, arguments: Any) -> bool | None
     )
 
 
+def _ask_escalated(step_id: str, reason: str) -> bool | None:
+    return _answer(
+        f"The plan stopped at step {step_id}: {reason}",
+        "Run from this step on once more? y = yes, n = no, end here, anything else = decide later",
+    )
+
+
 def _answer(about: str, question: str) -> bool | None:
     """Ask at a terminal; elsewhere nobody can answer, and nothing waits."""
     if not sys.stdin.isatty():
@@ -90,38 +126,56 @@ def _answer(about: str, question: str) -> bool | None:
     return {"y": True, "n": False}.get(str(answer).strip().lower()[:1])
 
 
-def _settings(given: Sequence[str]) -> dict[str, str]:
+def _settings(given: Sequence[str]) -> dict[str, Any]:
     from agentlab.errors import ConfigError
 
     pairs = [setting.partition("=") for setting in given]
     if wrong := [name for name, separator, _ in pairs if not separator]:
         raise ConfigError(f"--environment {wrong[0]} has no value. Write --environment NAME=VALUE.")
-    return {name: value for name, _, value in pairs}
+    return {name: _value(text) for name, _, text in pairs}
 
 
-def _show(event: Any) -> None:
+def _value(text: str) -> Any:
+    """A number or truth value where the text is one; the text itself otherwise."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, int | float) else text
+
+
+def _shown(language: str) -> Callable[[Any], None]:
     from agentlab.report.trace_text import trace_lines
 
-    for line in trace_lines(event):
-        typer.echo(line)
+    def show(event: Any) -> None:
+        for line in trace_lines(event, language=language):
+            typer.echo(line)
+
+    return show
 
 
 def _end(done: Any, journal: Path) -> None:
-    recovery = done.recovery
-    if done.result is None:
-        typer.echo(f"{recovery.kind}: {recovery.reason}")
-        if recovery.kind == "completed":
-            return
-        for step_id in recovery.approvals:
-            typer.echo(f"  agentlab resume {journal} --approve {step_id}   (or --refuse {step_id})")
-        for step_id in (*recovery.ask, *recovery.open_undos):
-            typer.echo(f"  agentlab resume {journal} --happened {step_id}   (or --did-not-happen {step_id})")
-        raise typer.Exit(EXIT_NEEDS_A_PERSON)
-    answer = done.result.answer
+    """Say how it ended; leave with 3 when a person is needed, with 1 when there is no answer."""
+    waiting = done.recovery
+    if waiting is not None:
+        typer.echo(f"{done.plan_status or waiting.kind}: {waiting.reason}")
+        commands = [
+            *(f"--approve {step}   (or --refuse {step})" for step in waiting.approvals),
+            *(f"--restart {step}   (or --end {step})" for step in waiting.escalated),
+            *(f"--happened {step}   (or --did-not-happen {step})" for step in (*waiting.ask, *waiting.open_undos)),
+        ]
+        for command in commands:
+            typer.echo(f"  agentlab resume {journal} {command}")
+        if commands:
+            raise typer.Exit(EXIT_NEEDS_A_PERSON)
+        return
+    answer, score, reason = done.result.answer, done.result.score, done.result.end_reason
     if answer is not None:
         typer.echo("\n" + answer.text)
-    score = done.result.score
     judged = f"verdict {score.verdict or '-'}   success {score.success}   outcome {score.outcome}"
-    typer.echo(f"\nended: {done.result.end_reason}   {judged if done.has_truth else 'no truth known'}")
+    plan = f"plan {done.plan_status}   " if done.plan_status else ""
+    typer.echo(f"\n{plan}ended: {reason}   {judged if done.has_truth else 'no truth known'}")
     if done.result.error:
         typer.echo(done.result.error)
+    if reason not in ("answered", "gave_up"):
+        raise typer.Exit(EXIT_NO_ANSWER)

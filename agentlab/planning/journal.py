@@ -7,13 +7,14 @@ begins where that one stood.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from agentlab.errors import CorruptRecord
+from agentlab.errors import ConfigError, CorruptRecord
 from agentlab.planning.plan import PlanGraph
 from agentlab.planning.state import Changes, PlanState
 from agentlab.planning.step_state import Transition
-from agentlab.records import JsonObject
+from agentlab.records import JsonObject, ToolResult
 from agentlab.store import Store
 
 _ENDS = frozenset({"completed", "failed", "skipped", "rolled_back", "rollback_failed"})
@@ -64,6 +65,9 @@ class JournalContent:
     goal: JsonObject = field(default_factory=dict)
     state: PlanState | None = None
     """The plan as it stood at the last entry; None when no plan was accepted yet."""
+    known: list[tuple[str, JsonObject, ToolResult]] = field(default_factory=list)
+    """Calls of a map step that was cut short and is to run again, which are known to have happened already (step,
+    arguments, result)."""
     snapshot: Any = None
     """The environment at the last snapshot; None when there is none."""
 
@@ -88,3 +92,22 @@ def read_journal(store: Store, run_id: str) -> JournalContent:
         else:
             content.state.apply(Transition.from_json(data))
     return content
+
+
+def last_journal(address: str | Path) -> JournalContent:
+    """Return what the last run of a store says; empty where there is none.
+
+    Raises:
+        ConfigError: there is no such store.
+    """
+    try:
+        store = Store(address)
+    except ConfigError as error:
+        raise ConfigError(
+            f"There is no journal {address}. `agentlab do GOAL --journal {address}` begins one."
+        ) from error
+    try:
+        rows = store.read("runs")
+        return read_journal(store, str(rows[-1]["run_id"])) if rows else JournalContent()
+    finally:
+        store.close()

@@ -215,7 +215,7 @@ def load_policy(source: "str | Mapping[str, Any] | FailurePolicy") -> FailurePol
         return source
     if isinstance(source, str):
         if source not in POLICIES:
-            raise unknown_name("failure policy", source, POLICIES)
+            raise unknown_name("failure policy", source, ["suite", *POLICIES])
         return POLICIES[source]
     try:
         return FailurePolicy.model_validate(source)

@@ -187,6 +187,12 @@ _WORDS = {
         "it is to roll back to {name}, which is not before it.", "Before it: {names}.",
         "要回滚到 {name}，但它不在该步骤之前。", "之前的步骤：{names}。",
     ),
+    "no_rollback": _Words(
+        "back_to and restart belong to a rollback, and it asks for none.",
+        'Write "on_error" or "on_not_passed": "rollback", or leave them out.',
+        "back_to 和 restart 只用于回滚，但该步骤没有要求回滚。",
+        '请写 "on_error" 或 "on_not_passed"："rollback"，或去掉它们。',
+    ),
     # References.
     "bad_reference": _Words(
         "{text} looks like a reference but is none.",

@@ -56,6 +56,8 @@ class Recovery:
     """Steps whose undo was started and may simply be made again: its tool is idempotent."""
     approvals: tuple[str, ...] = ()
     """Steps that wait for a person's approval."""
+    escalated: tuple[str, ...] = ()
+    """Steps because of which the plan stopped for a person to decide what becomes of it."""
     reason: str = ""
 
 
@@ -113,18 +115,18 @@ def recover(state: PlanView | None, tools: Mapping[str, Tool]) -> Recovery:
     redo = tuple(name for name in begun if not _undo_has_effect(state[name], tools))
     undos = tuple(name for name in begun if name not in redo)
     approvals = state.with_status("awaiting_approval")
+    escalated = state.escalated
     if undos or ask:
         names = ", ".join((*ask, *undos))
-        return Recovery(
-            "cannot_recover", rerun, ask, undos, redo, approvals, f"nobody knows whether these took effect: {names}"
-        )
+        reason = f"nobody knows whether these took effect: {names}"
+        return Recovery("cannot_recover", rerun, ask, undos, redo, approvals, escalated, reason)
     if state.is_finished and not redo:
         kind: RecoveryKind = "completed" if state.status == "completed" else "cannot_recover"
         return Recovery(kind, reason=f"the plan is {state.status}")
     if len(state.with_status("pending")) == len(state.graph):
         return Recovery("idle", reason="no step had started")
     kept = f"{len(state.with_status('completed'))} steps are kept"
-    return Recovery("recovered", rerun, reason=kept, redo=redo, approvals=approvals)
+    return Recovery("recovered", rerun, (), (), redo, approvals, escalated, kept)
 
 
 def undo_arguments(undo: Tool, arguments: Mapping[str, Any], output: Any) -> tuple[JsonObject, str]:

@@ -93,7 +93,6 @@ class Scheduler:
         self._now = now_s or (lambda: time.perf_counter() - started)
         self._running: dict[asyncio.Task[StepOutcome | Decision | None], str] = {}
         self._rescued: set[str] = set()
-        self._decisions: list[tuple[Action, str]] = []
         self._is_recorded = True
 
     async def run(self) -> Ended:
@@ -107,15 +106,14 @@ class Scheduler:
             failed = next(iter(self._state.with_status("failed") or self._state.checks_not_passed()), None)
             return Ended("replan", failed, "the plan was stopped while it was being replaced")
         self._note(self._state.set_phase("executing"))
-        self._take_up_rollback()
         for step_id in self._state.with_status("awaiting_approval") if self._approve is not None else ():
             self._launch(step_id, self._decision(self._state.graph.step(step_id), self._state.inputs(step_id).calls))
         try:
             while True:
                 self._start_what_is_ready()
-                if self._running and not (self._decisions and not self._n_steps()):
+                if self._running and not (self._state.decisions and not self._n_steps()):
                     await self._settle_next()
-                elif self._decisions:
+                elif self._state.decisions:
                     if (ended := await self._decide_alone()) is not None:
                         return ended
                 else:
@@ -136,7 +134,7 @@ class Scheduler:
     # Starting
 
     def _start_what_is_ready(self) -> None:
-        while not self._decisions and not self._state.stopped and self._n_steps() < self._parallelism:
+        while not self._state.decisions and not self._state.stopped and self._n_steps() < self._parallelism:
             step = self._state.next_ready(self._has_free_worker)
             if step is None:
                 return
@@ -266,7 +264,7 @@ class Scheduler:
             self._drop_timers()
 
     def _may_rescue(self, step_id: str, error: StepError) -> bool:
-        is_quiet = not self._decisions and not self._state.stopped
+        is_quiet = not self._state.decisions and not self._state.stopped
         return self._rescue is not None and is_quiet and step_id not in self._rescued and not error.may_have_happened
 
     def _apply(self, step_id: str, error: StepError, outcome: StepOutcome, action: Action) -> None:
@@ -287,52 +285,47 @@ class Scheduler:
         self._drop_timers()
 
     def _announced(self, step_id: str, action: Action) -> Changes:
-        """Keep what has to be done about the whole plan once nothing runs, and what says so in the journal."""
+        """Record what has to be done about the whole plan once nothing runs."""
         if action.kind == "block":
             return ()
-        self._decisions.append((action, step_id))
-        if action.kind == "rollback":
-            if self._state.rollback is not None:
-                return ()
-            return self._state.start_rollback(step_id, back_to=action.back_to, restart=action.restart)
-        return self._state.set_phase("replanning") if action.kind == "replan" else self._state.stop(action.reason)
+        about = {"back_to": action.back_to, "restart": action.restart}
+        decision = {"kind": action.kind, "step": step_id, "rule": action.rule, "reason": action.reason, **about}
+        announced = self._state.announce(decision)
+        return announced if action.kind in ("rollback", "replan") else (*announced, *self._state.stop(action.reason))
 
     # Deciding
 
-    def _take_up_rollback(self) -> None:
-        """Go on with a rollback that a stop of the program has cut short."""
-        if (begun := self._state.rollback) is not None:
-            action = Action("rollback", "resumed", "", back_to=begun["back_to"], restart=begun["restart"])
-            self._decisions.append((action, begun["failed"]))
-
     async def _decide_alone(self) -> Ended | None:
         """Do what the policy wants of the whole plan, while no step runs; None when the execution goes on."""
-        self._decisions.sort(key=lambda decision: _DECISION_ORDER[decision[0].kind])
-        action, step_id = self._decisions.pop(0)
-        if action.kind == "rollback":
-            await self._roll_back(step_id, action)
-        elif action.kind == "escalate":
-            return Ended("escalate", step_id, action.reason)
-        elif action.kind == "replan":
-            if not self._state.stopped and self._state[step_id].status != "pending":
-                return Ended("replan", step_id, action.reason)
-            self._note(self._state.set_phase("executing"))
+        state = self._state
+        decision = min(state.decisions, key=lambda each: _DECISION_ORDER[each["kind"]])
+        step_id, kind = decision["step"], decision["kind"]
+        if kind == "escalate":
+            # It stays on record until somebody decides.
+            return Ended("escalate", step_id, decision["reason"])
+        # An earlier rollback may have undone this part, and restarts it.
+        is_moot = state[step_id].status == "pending"
+        if kind == "rollback" and not is_moot:
+            await self._roll_back(decision)
+        elif kind == "replan" and not is_moot and not state.stopped:
+            self._note((*state.set_phase("replanning"), *state.carried_out(decision)))
+            return Ended("replan", step_id, decision["reason"])
+        else:
+            self._note(state.carried_out(decision))
         return None
 
-    async def _roll_back(self, step_id: str, action: Action) -> None:
+    async def _roll_back(self, decision: JsonObject) -> None:
         """Undo the affected part in reverse order; each step is tried once, whatever becomes of the others."""
         state = self._state
-        if state[step_id].status == "pending":
-            # An earlier rollback has undone this part and restarts it.
-            return
+        step_id, back_to, restart = decision["step"], decision["back_to"], decision["restart"]
         if state.rollback is None:
-            self._note(state.start_rollback(step_id, back_to=action.back_to, restart=action.restart))
-        plan = rollback_plan(state.graph, state, step_id, self._tools, action.back_to)
+            self._note(state.start_rollback(step_id, back_to=back_to, restart=restart))
+        plan = rollback_plan(state.graph, state, step_id, self._tools, back_to)
         for undo in plan.undo:
             await self._undo(undo)
         is_clean = not plan.unsure and not any(state[name].status == "rollback_failed" for name in plan.affected)
-        restarted = state.restart(plan.affected) if action.restart and is_clean and not state.stopped else ()
-        self._note((*restarted, *state.finish_rollback()))
+        restarted = state.restart(plan.affected) if restart and is_clean and not state.stopped else ()
+        self._note((*restarted, *state.finish_rollback(), *state.carried_out(decision)))
         self._drop_timers()
 
     async def _undo(self, undo: StepUndo) -> None:

@@ -197,6 +197,34 @@ class PlanState(PlanView):
         """Record that a rule of the policy was applied, for its limit."""
         return (self._commit(self._of_plan(rule=rule)),)
 
+    def announce(self, decision: JsonObject) -> Changes:
+        """Record a decision about the whole plan, to be carried out once nothing runs."""
+        return (self._commit(self._of_plan(decisions=[*self.decisions, decision])),)
+
+    def answer_escalation(self, step_id: str, *, restart: bool) -> Changes:
+        """Record what a person decided about a plan that stopped at a step: run from it on once more, or end here.
+
+        Raises:
+            IllegalTransition: the plan did not stop at this step, or running it again could repeat an effect.
+        """
+        found = [each for each in self.decisions if each["kind"] == "escalate" and each["step"] == step_id]
+        if not found:
+            raise IllegalTransition(f"the plan did not stop at step {step_id}")
+        changes = [change for decision in found for change in self.carried_out(decision)]
+        if restart:
+            error = self._steps[step_id].error
+            if error is not None and error.may_have_happened and not error.is_safe_to_repeat:
+                raise IllegalTransition(f"step {step_id} may have taken effect, so it cannot simply run again")
+            # What the stop kept from running starts too.
+            stopped = [name for name in self.with_status("skipped") if self._steps[name].reason == self.stopped]
+            changes += self.restart({step_id, *self.graph.descendants(step_id), *stopped})
+        return tuple(changes)
+
+    def carried_out(self, decision: JsonObject) -> Changes:
+        """Record that a decision was carried out, or is no longer called for."""
+        left = [other for other in self.decisions if other != decision]
+        return (self._commit(self._of_plan(decisions=left)),)
+
     def start_rollback(self, failed: str, *, back_to: str | None = None, restart: bool = False) -> Changes:
         """Record that effects are going to be undone because a step failed (see `recovery.rollback_plan`)."""
         if self.rollback is not None:
@@ -287,6 +315,7 @@ class PlanState(PlanView):
             "phase": self.phase,
             "stopped": self.stopped,
             "rollback": self.rollback,
+            "decisions": list(self.decisions),
             "applied": dict(self.applied),
             "seq": self.seq,
             "steps": {step_id: data for step_id, data in steps.items() if data},
@@ -303,6 +332,7 @@ class PlanState(PlanView):
         try:
             state = cls(PlanGraph.from_json(data["graph"]))
             state.phase, state.stopped, state.rollback = data["phase"], data["stopped"], data["rollback"]
+            state.decisions = tuple(data["decisions"])
             state.applied, state.seq = dict(data["applied"]), data["seq"]
             for step_id, stored in data["steps"].items():
                 if step_id not in state._steps:
@@ -360,6 +390,7 @@ class PlanState(PlanView):
             self.phase = change.changes.get("phase", self.phase)
             self.stopped = change.changes.get("stopped", self.stopped)
             self.rollback = change.changes.get("rollback", self.rollback)
+            self.decisions = tuple(change.changes.get("decisions", self.decisions))
             if (rule := change.changes.get("rule")) is not None:
                 self.applied[rule] = self.applied.get(rule, 0) + 1
         else:

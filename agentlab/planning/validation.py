@@ -110,8 +110,11 @@ def weak_problems(steps: Sequence[PlanStep], bits: Sequence[int], tools: Mapping
 
 
 def rollback_problems(steps: Sequence[PlanStep], bits: Sequence[int]) -> Iterator[PlanProblem]:
-    """Yield the rollbacks that are to go back to what is not before the step."""
+    """Yield the rollbacks that are to go back to what is not before the step, and what belongs to one without one."""
     for step, before in zip(steps, bits, strict=True):
+        is_undone = "rollback" in (step.on_error, step.on_not_passed)
+        if (step.back_to is not None or step.restart) and not is_undone:
+            yield problem("no_rollback", step.id)
         if step.back_to is None:
             continue
         earlier = [other for position, other in enumerate(steps) if before >> position & 1]

@@ -31,6 +31,9 @@ class PlanView:
         """Steps of the plans that this one replaces, which were tried and did not stay completed."""
         self.rollback: JsonObject | None = None
         """The rollback that is going on (failed, back_to, restart), so that it goes on after a crash too."""
+        self.decisions: tuple[JsonObject, ...] = ()
+        """What was decided about the whole plan and is not carried out yet (kind, step, rule, reason, back_to,
+        restart), so that nothing of it is lost in a crash."""
         self.seq = 0
         """Number of changes so far, over all plans of the run."""
         self._steps: dict[str, StepState] = {step.id: StepState() for step in graph.steps}
@@ -61,7 +64,8 @@ class PlanView:
     @property
     def is_finished(self) -> bool:
         """True when nothing can or will happen to any step any more."""
-        return self.rollback is None and not any(self._counts[status] for status in OPEN)
+        is_settled = self.rollback is None and not self.decisions
+        return is_settled and not any(self._counts[status] for status in OPEN)
 
     @property
     def status(self) -> PlanStatus:
@@ -81,6 +85,11 @@ class PlanView:
         if self.stopped or not counts["completed"]:
             return "failed"
         return "completed" if counts["completed"] + counts["skipped"] == len(self._steps) else "partial"
+
+    @property
+    def escalated(self) -> tuple[str, ...]:
+        """The steps because of which the plan stopped for a person to decide what becomes of it."""
+        return tuple(decision["step"] for decision in self.decisions if decision["kind"] == "escalate")
 
     def stuck(self) -> tuple[str, ...]:
         """Return the steps that wait although nothing runs, waits for a moment or a person, or could start.
@@ -117,11 +126,14 @@ class PlanView:
         latest: dict[str, tuple[bool, str]] = {}
         before = [name for name in self.graph.ancestors(step_id) if self._steps[name].results]
         for name in sorted(before, key=lambda name: self._steps[name].completed_seq or 0):
+            made: dict[str, bool] = {}
             for result in self._steps[name].results:
-                if result.passed is not None:
-                    key = f"{result.check or name}@{result.subject}" if result.subject else result.check or name
-                    latest[key] = result.passed, name
-                latest.update({key: (status != "failed", name) for key, status in result.visible.items()})
+                key = f"{result.check or name}@{result.subject}" if result.subject else result.check or name
+                shown = {} if result.passed is None else {key: result.passed}
+                shown |= {key: status != "failed" for key, status in result.visible.items()}
+                # Entries of a map step may be about the same thing, or not say about what.
+                made |= {key: passed and made.get(key, True) for key, passed in shown.items()}
+            latest |= {key: (passed, name) for key, passed in made.items()}
         return next((name for passed, name in latest.values() if not passed), None)
 
     def business_counts(self) -> dict[str, int]:
@@ -178,11 +190,12 @@ class PlanView:
 
     def _open_status(self) -> PlanStatus:
         counts = self._counts
-        if counts["running"] or counts["retry_wait"] or self._ready or self.rollback is not None:
+        waits_for_nobody = any(decision["kind"] != "escalate" for decision in self.decisions)
+        if counts["running"] or counts["retry_wait"] or self._ready or self.rollback is not None or waits_for_nobody:
             return "executing"
         if counts["interrupted"]:
             return "interrupted"
-        return "awaiting_approval" if counts["awaiting_approval"] else "executing"
+        return "awaiting_approval" if counts["awaiting_approval"] or self.decisions else "executing"
 
     def _completed(self, step_id: str) -> Iterable[tuple[str, StepState]]:
         """The completed steps that a step refers to; of one that has started, without what it started without."""

@@ -89,9 +89,15 @@ def declared_comparison(folder: str | Path) -> tuple[float, str | None]:
 def _about(folder: str | Path) -> dict[str, Any]:
     store = Store(folder)
     try:
-        return store.experiment()
+        about = store.experiment()
     finally:
         store.close()
+    if about["experiment"] == "do" and "goal" in about["definition"]:
+        raise ConfigError(
+            f"{folder} is the journal of a goal, not an experiment: there is nothing to compare. `agentlab resume "
+            f"{folder}` says how it stands."
+        )
+    return about
 
 
 def _as_declared(definition: dict[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def build_strategy(name: str, parameters: Mapping[str, Any] | None = None) -> St
     return strategy
 
 
+@functools.cache
 def parameters_of(name: str) -> tuple[str, ...]:
     """Return the names of a strategy's parameters; an unknown strategy is a `ConfigError`."""
     return tuple(inspect.signature(_class_of(name)).parameters)

@@ -3,12 +3,11 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentlab.errors import ConfigError, PlanError, StopRun, unknown_name
+from agentlab.errors import ConfigError, StopRun, unknown_name
 from agentlab.evidence import findings_of
-from agentlab.json_values import dumps
-from agentlab.observations import cut_middle
 from agentlab.planning.outcomes import Ended, StepOutcome, is_high_risk
 from agentlab.planning.plan import PlanGraph, PlanStep
 from agentlab.planning.policy import Action, FailurePolicy, Rule, load_policy
@@ -20,29 +19,21 @@ from agentlab.records import (
     Answer,
     Finding,
     JsonObject,
-    Message,
     ReplyFormat,
     ToolCall,
     ToolResult,
     verdict_of,
 )
 from agentlab.session import Session, SuiteKnowledge
-from agentlab.strategies.base import system_message, task_message
-from agentlab.strategies.native import problem_feedback
 from agentlab.strategies.plan_format import PlanFormat
 from agentlab.strategies.plan_workers import GoalWorker, PersonsApproval, polished
+from agentlab.strategies.planner import Planner
 from agentlab.strategies.react import repair
 
 Surprise = Literal["block", "replan", "react"]
 Reporter = Literal["python", "model"]
 SURPRISES = ("block", "replan", "react")
 REPORTERS = ("python", "model")
-_REPLAN_WORDS = {
-    "en": "The plan could not be finished: {reason}\nDone so far, and kept: {done}\nResults:\n{results}\n"
-    "Write a plan for what is left, as before. You may refer to completed steps by their id.",
-    "zh": "计划无法完成：{reason}\n已完成并保留的步骤：{done}\n结果：\n{results}\n"
-    "请按之前的格式为剩余工作制定计划，可以用编号引用已完成的步骤。",
-}
 
 
 class PlanExecute:
@@ -145,68 +136,15 @@ class PlanExecute:
         return policy.model_copy(update={"rules": (*policy.rules, last)})
 
 
-class Planner:
-    """Gets a sound plan out of the model, with a bounded number of repairs, each billed and recorded."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The result of a call, with what decides about its place among all of them."""
 
-    def __init__(self, session: Session, max_repairs: int, max_steps: int) -> None:
-        self.explanation = ""
-        """Why there is nothing to do, in the planner's words."""
-        self._session = session
-        self._max_repairs = max_repairs
-        self._was_no_plan = False
-        language = session.settings.language
-        self._format = PlanFormat(language, session.suite, session.view.criteria, max_steps)
-        tools = "\n".join(tool.text_line(language) for tool in session.tools if not tool.is_control)
-        system = system_message(session, "plan_execute", None, tools=tools, max_steps=str(max_steps))
-        self._messages: list[Message] = [system, task_message(session)]
-
-    async def plan(self, done: Sequence[PlanStep] = ()) -> PlanGraph | None:
-        """Return a sound plan; None when the planner says that there is nothing to do.
-
-        Raises:
-            StopRun: no sound plan after the last repair, or a second reply that is no plan at all (`invalid_plan`).
-        """
-        for repairs in range(self._max_repairs + 1):
-            reply = await self._session.ask("planner", self._messages, self._format)
-            self._messages.append({"role": "assistant", "content": reply.text or "..."})
-            try:
-                graph = self._format.plan_of(reply, self._session.tools, done)
-            except PlanError as error:
-                if error.explanation:
-                    self.explanation = error.explanation
-                    self._session.note("note", "planner", explanation=error.explanation, repairs=repairs)
-                    return None
-                self._reject(error, repairs, reply.problem and problem_feedback(reply, self._format.language))
-                is_no_plan = error.codes == ("not_a_plan",) and reply.problem is None
-                if is_no_plan and self._was_no_plan:
-                    raise StopRun("invalid_plan", "two replies contained no plan at all") from error
-                self._was_no_plan = self._was_no_plan or is_no_plan
-                continue
-            if self._session.journal is not None:
-                self._session.journal.plan(graph)
-            self._session.note("plan", "planner", plan=graph.to_json(), repairs=repairs)
-            return graph
-        raise StopRun("invalid_plan", f"no usable plan after {self._max_repairs} repairs")
-
-    async def replan(self, state: PlanState, ended: Ended) -> PlanGraph | None:
-        """Return a plan that keeps what has completed; None when the planner sees nothing more to do."""
-        done = [state.graph.step(name) for name in state.with_status("completed")]
-        words = _REPLAN_WORDS[self._format.language]
-        results = "\n".join(f"{step.id}: {_short(state[step.id].results)}" for step in done)
-        reason = (
-            f"step {ended.step}: {state.explain(ended.step, self._format.language) or ended.reason}"
-            if ended.step
-            else ended.reason
-        )
-        text = words.format(reason=reason, done=", ".join(step.id for step in done) or "-", results=results)
-        self._messages.append({"role": "user", "content": text})
-        return await self.plan(done)
-
-    def _reject(self, error: PlanError, repairs: int, reply_problem: str | None) -> None:
-        feedback = reply_problem or error.feedback(self._format.language)
-        problems = [{"step": p.step, "code": p.code, "message": p.message} for p in error.problems]
-        self._session.note("error", "planner", where="plan", problems=problems, repairs=repairs, feedback=feedback)
-        self._messages.append({"role": "user", "content": feedback})
+    step: str
+    tool: str
+    result: ToolResult
+    restarts: int
+    is_entry: bool
 
 
 class Execution:
@@ -218,9 +156,9 @@ class Execution:
         self._strategy = strategy
         self._tools = {tool.name: tool for tool in session.tools if not tool.is_control}
         done = sorted(state.with_status("completed"), key=lambda name: state[name].completed_seq or 0)
-        self._results: list[tuple[str, str, ToolResult]] = [
-            (name, state.graph.step(name).tool or "", result) for name in done for result in state[name].results
-        ]
+        self._results: list[_Made] = []
+        for name in done:
+            self._keep(name, state.graph.step(name).tool or "", *state[name].results)
         self._handles: dict[int, str] = {}
         self._made: dict[str, list[ToolCall]] = {}
         self._n_calls = 0
@@ -253,6 +191,10 @@ class Execution:
         else:
             self._record(self.state.set_phase("executing"))
 
+    def take_up(self, step_id: str, call: ToolCall) -> None:
+        """Take note of a call of an earlier attempt, so that it may be made again once its effect is undone."""
+        self._made.setdefault(step_id, []).append(call)
+
     def report(self) -> str:
         """Return the report so far."""
         return plan_report(self.state, self._session.settings.language)
@@ -282,7 +224,7 @@ class Execution:
             return result
 
         done = await self._session.map(act, calls, self._strategy.parallelism)
-        self._results += [(step.id, step.tool or "", result) for result, _ in done]
+        self._keep(step.id, step.tool or "", *(result for result, _ in done))
         return StepOutcome(tuple(result for result, _ in done), max((tries for _, tries in done), default=1))
 
     def _call(self, tool: str, arguments: JsonObject) -> ToolCall:
@@ -301,7 +243,7 @@ class Execution:
 
     async def _run_undo(self, step: PlanStep, tool: str, arguments: JsonObject) -> ToolResult:
         result, _ = await self._act(step, tool, arguments)
-        self._results.append((step.id, tool, result))
+        self._keep(step.id, tool, result)
         if result.success:
             # The effect is gone, so a restart of the step is no repetition.
             for call in self._made.pop(step.id, ()):
@@ -316,7 +258,8 @@ class Execution:
         self._session.note("decision", "worker", step=step.id, on_surprise="react", error=failure.message)
         tools = tuple(tool for name, tool in self._tools.items() if name == step.tool or not is_high_risk(tool))
         results = await repair(self._session, tools, step.id, step.description or step.tool, failure.message)
-        self._results += [(step.id, tool, result) for tool, result in results]
+        for tool, result in results:
+            self._keep(step.id, tool, result)
         good = [result for tool, result in results if tool == step.tool and result.success]
         return StepOutcome((good[-1],), outcome.tries + len(results)) if good else outcome
 
@@ -334,7 +277,13 @@ class Execution:
         try:
             return await goal.work(step, inputs)
         finally:
-            self._results += [(step.id, tool, result) for tool, result in goal.results]
+            for tool, result in goal.results:
+                self._keep(step.id, tool, result)
+
+    def _keep(self, step_id: str, tool: str, *results: ToolResult) -> None:
+        is_entry = self.state.graph.step(step_id).kind == "map"
+        restarts = self.state[step_id].restarts
+        self._results += [_Made(step_id, tool, result, restarts, is_entry) for result in results]
 
     def _report(self, step: PlanStep, *, progress: float | None = None, activity: str = "") -> None:
         if self._scheduler is not None:
@@ -343,16 +292,21 @@ class Execution:
     def _in_order(self) -> list[tuple[str, ToolResult]]:
         """Tools and results step by step, so that an answer does not depend on which parallel step was faster."""
         ranks = {name: rank for rank, name in enumerate(self.state.graph.execution_order())}
-        # A step that is no longer in the plan belongs to one that this plan has replaced.
-        ordered = sorted(self._results, key=lambda entry: ranks.get(entry[0], -1))
-        return [(tool, result) for _, tool, result in ordered]
+
+        def place(made: _Made) -> tuple[int, int, bool]:
+            # A step that is no longer in the plan belongs to one that this plan has replaced. Of the entries of a map
+            # step about the same thing, the one that did not pass counts.
+            is_last = made.is_entry and made.result.passed is False
+            return ranks.get(made.step, -1), made.restarts, is_last
+
+        return [(made.tool, made.result) for made in sorted(self._results, key=place)]
 
     def _checked(self, finding: Finding) -> Finding:
         """A passed finding about an owner only stands when every planned check of its kind was done."""
-        shown = [(tool, result) for _, tool, result in self._results if result.check == finding.criterion]
-        if any(result.subject == finding.subject for _, result in shown):
+        shown = [made for made in self._results if made.result.check == finding.criterion]
+        if any(made.result.subject == finding.subject for made in shown):
             return finding
-        tools = {tool for tool, _ in shown}
+        tools = {made.tool for made in shown}
         undone = [s.id for s in self.state.graph.steps if s.tool in tools and self.state[s.id].status != "completed"]
         if finding.status != "passed" or not undone:
             return finding
@@ -400,8 +354,3 @@ class Execution:
         receiver = self.state.graph.step(step_id).worker_type or "worker"
         about = {"step": step_id, "sender": "scheduler", "receiver": receiver, "payload": payload}
         self._session.note("decision", "scheduler", message="recovery_command", **about)
-
-
-def _short(results: Sequence[ToolResult], limit_chars: int = 500) -> str:
-    shown = [result.data if result.data is not None else result.message for result in results]
-    return cut_middle(dumps(shown), limit_chars)

@@ -190,3 +190,10 @@ def test_a_rollback_goes_back_to_a_step_before_or_its_layer() -> None:
     for place in ("c", "layer:c", "ghost"):
         after = PlanStep("c", tool="list", depends_on=("l",), on_error="rollback", back_to=place)
         assert check(first, after)[0].message == f"Step c: it is to roll back to {place}, which is not before it."
+
+
+def test_what_belongs_to_a_rollback_needs_one() -> None:
+    first = PlanStep("l", tool="list")
+    for fields in ({"back_to": "l"}, {"restart": True}, {"back_to": "l", "on_error": "skip"}):
+        assert codes(first, PlanStep("c", tool="list", depends_on=("l",), **fields)) == ["no_rollback"]
+    assert codes(first, PlanStep("c", tool="list", depends_on=("l",), back_to="l", on_not_passed="rollback")) == []

@@ -267,7 +267,7 @@ def test_terminate_and_escalate_start_nothing_more_and_keep_what_runs(wish: str)
     ended = plan.run()
     assert plan.statuses == {"a": "failed", "slow": "completed", "later": "skipped"}
     assert (ended.kind, ended.step) == (("escalate", "a") if wish == "escalate" else ("finished", None))
-    assert plan.state.status == "failed"
+    assert plan.state.status == ("failed" if wish == "terminate" else "awaiting_approval")
     together = next(group for group in plan.groups if ("a", "failed") in group)
     assert ("later", "skipped") in together, "failure and decision are one transaction"
 
@@ -380,6 +380,32 @@ def test_a_rollback_that_was_cut_short_goes_on() -> None:
     assert resumed.state.rollback is None
 
 
+@pytest.mark.parametrize("second", ["rollback", "replan"])
+def test_no_decision_is_lost_when_a_rollback_is_cut_short(second: str) -> None:
+    graph = steps(
+        ("1", "", WRITE), ("2", "", WRITE), ("3", "1", {**WRITE, "on_error": "rollback"}),
+        ("4", "2", {**WRITE, "on_error": second}),
+    )  # fmt: skip
+    plan = Plan(graph, {"3": failing("refused"), "4": failing("refused")}, parallelism=2)
+
+    def die(step: str) -> ToolResult:
+        raise Interrupted("stopped")
+
+    plan._undo = die
+    with pytest.raises(Interrupted):
+        plan.run()
+    state = PlanState.from_json(plan.state.to_json())
+    assert [decision["step"] for decision in state.decisions] == ["3", "4"]
+    state.reopen_undo("1")
+    resumed = Plan(graph, state=state)
+    ended = resumed.run()
+    if second == "rollback":
+        assert (resumed.undone, ended.kind) == (["1", "2"], "finished")
+    else:
+        assert (resumed.undone, ended.kind, ended.step) == (["1"], "replan", "4")
+    assert state.decisions == ()
+
+
 def test_a_rollback_goes_on_where_the_next_undo_had_not_begun() -> None:
     graph = steps(("1", "", WRITE), ("2", "1", WRITE), ("3", "2", {**WRITE, "is_critical": True}))
     plan = Plan(graph, {"3": failing("refused")}, "rollback_critical")
@@ -417,6 +443,17 @@ def test_what_cannot_be_undone_is_not_done_after_a_check_that_did_not_pass(check
     if not is_sent:
         assert plan.state["mail"].reason == "check check did not pass, so this was not done"
         assert [(step, action.kind, action.rule) for step, action in plan.told] == [("mail", "skip", "gate")]
+
+
+@pytest.mark.parametrize("passed", [(False, True), (True, False), (True, True)])
+def test_one_entry_of_a_map_step_that_did_not_pass_keeps_the_gate_shut(passed: tuple[bool, bool]) -> None:
+    graph = steps(("check", "", {"kind": "map", "over": [1, 2]}), ("mail", "check", {"tool": "mail"}))
+    plan = Plan(graph)
+    results = [ToolResult(True, passed=each, check="c") for each in passed]
+    plan.state.start("check")
+    plan.state.complete("check", results)
+    plan.run()
+    assert (plan.executed == ["mail"]) == all(passed)
 
 
 def test_the_last_result_of_a_check_opens_the_gate_again() -> None:

@@ -27,6 +27,21 @@ STEPS = [
     {"id": "pay", "description": "d", "tool": "pay", "arguments": {"name": "A"}, "depends_on": ["create"]},
     {"id": "check", "description": "d", "tool": "check", "arguments": {}, "depends_on": ["pay"]},
 ]
+MAPPED = [
+    STEPS[0],
+    {
+        "id": "all", "description": "d", "tool": "pay", "over": ["A", "B", "C"], "arguments": {"name": "item"},
+        "depends_on": ["look"],
+    },
+    {"id": "check", "description": "d", "tool": "check", "arguments": {}, "depends_on": ["all"]},
+]  # fmt: skip
+ESCALATING = [
+    STEPS[0],
+    {"id": "test", "description": "d", "tool": "test", "arguments": {}, "depends_on": ["look"]},
+    {"id": "pay", "description": "d", "tool": "pay", "arguments": {"name": "A"}, "depends_on": ["test"]},
+    {"id": "check", "description": "d", "tool": "check", "arguments": {}, "depends_on": ["pay"]},
+]
+ESCALATING[1]["on_not_passed"] = "escalate"
 ASKING = [
     *STEPS[:2],
     {"id": "send", "description": "d", "tool": "send", "arguments": {"name": "A"}, "depends_on": ["create"]},
@@ -77,12 +92,18 @@ class Effects:
     @tool(timeout_s=None, effect="write", compensate="refund")
     def pay(self, name: str) -> ToolResult:
         """Pay."""
-        return self._effect("pay")
+        return self._effect("pay" if name == "A" else f"pay-{name}")
 
     @tool(timeout_s=None)
     def check(self) -> ToolResult:
         """Check."""
         return ToolResult(True, True, "paid")
+
+    @tool(timeout_s=None)
+    def test(self) -> ToolResult:
+        """Test: does not pass the first time."""
+        act("test")
+        return ToolResult(True, effects().count("test") > 1, "tested")
 
     @tool(timeout_s=None, effect="irreversible", permission="ask")
     def send(self, name: str) -> ToolResult:
@@ -118,7 +139,8 @@ class Effects:
         return ToolResult(True, data={"name": "A"})
 
     def happened(self, name: str, arguments: Mapping[str, Any]) -> ToolResult | None:
-        return ToolResult(name in effects(), data={"name": "A"}) if KNOWS else None
+        done = name if arguments.get("name", "A") == "A" else f"{name}-{arguments['name']}"
+        return ToolResult(done in effects(), data={"name": "A"}) if KNOWS else None
 
     def observe(self) -> str:
         return ""
@@ -155,7 +177,7 @@ def load_suite() -> base.Suite:
     def make(settings: Mapping[str, Any]) -> base.Environment:
         return Effects()
 
-    plans = {"order": STEPS, "failing": FAILING, "asking": ASKING}
+    plans = {"order": STEPS, "failing": FAILING, "asking": ASKING, "mapped": MAPPED, "escalating": ESCALATING}
     return base.Suite("effects", TEXT, tuple(a_task(name, steps) for name, steps in plans.items()), make)
 
 

@@ -219,3 +219,101 @@ def test_an_approval_that_was_not_used_holds_after_a_kill(tmp_path: Path) -> Non
     assert statuses(tmp_path)["send"] == "pending"
     assert resume(tmp_path).returncode == 0
     assert effects(tmp_path)["send"] == 1
+
+
+# Map steps that were cut short
+
+
+def test_a_map_step_that_was_cut_short_does_the_rest_where_the_environment_knows(tmp_path: Path) -> None:
+    assert do(tmp_path, "mapped", KILL_AT="after:pay-B", ENVIRONMENT_KNOWS="1").returncode == -9
+    assert effects(tmp_path) == {"look": 1, "pay": 1, "pay-B": 1}
+    done = resume(tmp_path, ENVIRONMENT_KNOWS="1")
+    assert done.returncode == 0, done.stderr
+    assert "verdict passed   success 1" in done.stdout
+    assert effects(tmp_path) == {"look": 1, "pay": 1, "pay-B": 1, "pay-C": 1}
+
+
+@pytest.mark.parametrize(("option", "n_paid"), [("--happened", 0), ("--did-not-happen", 1)])
+def test_a_map_step_that_was_cut_short_is_settled_by_a_person(tmp_path: Path, option: str, n_paid: int) -> None:
+    assert do(tmp_path, "mapped", KILL_AT="before:pay").returncode == -9
+    asked = resume(tmp_path)
+    assert asked.returncode == 3
+    assert "--happened all" in asked.stdout
+    done = resume(tmp_path, option, "all")
+    assert done.returncode == 0, done.stderr
+    assert effects(tmp_path) == Counter({"look": 1, "pay": n_paid, "pay-B": n_paid, "pay-C": n_paid})
+    assert statuses(tmp_path)["all"] == "completed"
+
+
+# A plan that stops for a person
+
+
+def test_a_plan_that_stopped_for_a_person_goes_on_or_ends_as_the_person_says(tmp_path: Path) -> None:
+    asked = do(tmp_path, "escalating")
+    assert asked.returncode == 3, asked.stderr
+    assert "--restart test   (or --end test)" in asked.stdout
+    assert resume(tmp_path).returncode == 3
+    assert effects(tmp_path) == {"look": 1, "test": 1}
+    done = resume(tmp_path, "--restart", "test")
+    assert done.returncode == 0, done.stderr
+    assert "plan completed   ended: answered   verdict passed   success 1" in done.stdout
+    assert effects(tmp_path) == {"look": 1, "test": 2, "pay": 1}
+
+
+def test_a_plan_that_stopped_for_a_person_may_be_left_at_that(tmp_path: Path) -> None:
+    assert do(tmp_path, "escalating").returncode == 3
+    done = resume(tmp_path, "--end", "test")
+    assert done.returncode == 0, done.stderr
+    assert "plan failed   ended: answered" in done.stdout
+    assert effects(tmp_path) == {"look": 1, "test": 1}
+    assert resume(tmp_path).stdout.strip() == "failed: it ended: answered"
+
+
+# What cannot work
+
+
+@pytest.mark.parametrize(
+    ("goal", "options", "words"),
+    [
+        ("order", ["--policy", "nosuch"], "Unknown failure policy 'nosuch'"),
+        ("order", ["--model", "nosuch:x"], "nosuch"),
+        ("order", ["--lang", "fr"], "Unknown language 'fr'. Valid: en, zh"),
+        ("order", ["--approvals", "maybe"], "Valid: allow, ask, deny"),
+        ("order", ["--environment", "colour"], "--environment colour has no value"),
+        (" ", [], "The goal is empty"),
+        ("Do something about it.", [], "free text"),
+    ],
+)
+def test_a_mistake_begins_no_journal(tmp_path: Path, goal: str, options: list[str], words: str) -> None:
+    journal = tmp_path / "journal.sqlite"
+    refused = agentlab(tmp_path, "do", goal, "--suite", "effects", "--journal", str(journal), *options)
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not journal.exists()
+
+
+def test_a_step_that_the_plan_does_not_have_is_refused(tmp_path: Path) -> None:
+    assert do(tmp_path, "asking").returncode == 3
+    refused = resume(tmp_path, "--approve", "sent")
+    assert refused.returncode == 2
+    assert "Unknown step of the plan 'sent'" in refused.stderr
+    assert "send" in refused.stderr
+
+
+def test_what_is_no_journal_is_refused_in_words(tmp_path: Path) -> None:
+    missing = resume(tmp_path)
+    assert missing.returncode == 2
+    assert "There is no journal" in missing.stderr
+    (tmp_path / "e.yaml").write_text("name: e\nsuites: [toy]\nstrategies: [tool_loop]\nmodels: ['simulated:perfect']\n")
+    results = tmp_path / "results"
+    agentlab(tmp_path, "run", str(tmp_path / "e.yaml"), "--out", str(results), "--quiet")
+    refused = agentlab(tmp_path, "resume", str(results))
+    assert (refused.returncode, "holds no goal" in refused.stderr) == (2, True), refused.stderr
+    text = tmp_path / "notes.txt"
+    text.write_text("mine")
+    refused = agentlab(tmp_path, "do", "order", "--suite", "effects", "--journal", str(text))
+    assert (refused.returncode, "is a file, but no store" in refused.stderr) == (2, True), refused.stderr
+    assert do(tmp_path).returncode == 0
+    refused = agentlab(tmp_path, "report", str(tmp_path / "journal.sqlite"))
+    assert (refused.returncode, "is the journal of a goal" in refused.stderr) == (2, True), refused.stderr

@@ -12,7 +12,8 @@ import pytest
 
 from agentlab.environments.base import load_suite
 from agentlab.errors import ConfigError
-from agentlab.runner.do_goal import Done, do_goal, resume
+from agentlab.runner.do_goal import Done, do_goal
+from agentlab.runner.resume_goal import resume
 
 SUITE = str(Path(__file__).parent / "killed_sales")
 _DRIVER = """

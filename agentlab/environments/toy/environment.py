@@ -195,7 +195,8 @@ class ToyEnvironment:
     def facts(self) -> JsonObject:
         """Return `notes`, `published`, `writes` and `publications` (effects, counted) and `seal`."""
         names = ("notes", "published", "writes", "publications", "seal")
-        return copy_json({name: self._tools.state[name] for name in names})
+        shown: JsonObject = {name: self._tools.state[name] for name in names}
+        return copy_json(shown)
 
     def snapshot(self) -> JsonObject:
         """Return a copy of the whole state."""
