@@ -134,7 +134,6 @@ POLICY_PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
 POLICY_EN = {
     "name": "Shown with the decisions.",
     "rules": "Asked in this order; the first that applies decides.",
-    "plan_decides": "Whether the plan's own `on_error`, `max_retries` and `on_not_passed` come before the rules.",
     "rules[].name": "Unique in the table; stands in the trace with every decision.",
     "rules[].on_error": "What to do.",
     "rules[].when": "Which failures it is for; without it, all.",

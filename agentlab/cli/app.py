@@ -145,7 +145,7 @@ def trace(
             typer.echo(dumps([event.seq, event.t_s, event.kind, event.actor, event.data]))
         return
     for event in found:
-        for line in trace_lines(event):
+        for line in trace_lines(event, language=lang.value):
             typer.echo(line)
     typer.echo("\n" + run_report(found).text(lang.value))
 
@@ -166,7 +166,7 @@ def try_(
     from agentlab.runner.try_one import try_task
 
     def show(event: Any) -> None:
-        for line in trace_lines(event):
+        for line in trace_lines(event, language=lang.value):
             typer.echo(line)
 
     result, has_truth = run_blocking(

@@ -142,7 +142,7 @@ class FailurePolicy(_Frozen):
     name: str
     rules: tuple[Rule, ...] = ()
     plan_decides: bool = True
-    """Whether the plan's own `on_error` and `max_retries` of a step come before the rules."""
+    """Whether the plan's own `on_error`, `max_retries` and `on_not_passed` come before the rules."""
     retry: Rule = Rule(name="retry", on_error="retry")
     """How a retry works that the plan asks for."""
 

@@ -90,7 +90,8 @@ def rollback_plan(
             raise ValueError(f"{back_to!r} is not before step {failed}: {', '.join(before) or 'nothing is'}")
     reached = {failed, *roots, *graph.descendants(failed, *roots)}
     affected = tuple(step.id for step in graph.steps if step.id in reached)
-    errors = ((name, state[name].error) for name in affected if state[name].status != "completed")
+    settled = ("completed", "rolled_back", "rollback_failed")
+    errors = ((name, state[name].error) for name in affected if state[name].status not in settled)
     unsure = [name for name, error in errors if error is not None and error.may_have_happened]
     undoable = [name for name in unsure if _has_harmless_undo(graph.step(name), tools)]
     there = [name for name in affected if _has_effect(graph.step(name), tools) and _is_there(state[name])]
@@ -125,7 +126,8 @@ def recover(state: PlanView | None, tools: Mapping[str, Tool]) -> Recovery:
         return Recovery(kind, reason=f"the plan is {state.status}")
     if len(state.with_status("pending")) == len(state.graph):
         return Recovery("idle", reason="no step had started")
-    kept = f"{len(state.with_status('completed'))} steps are kept"
+    n_kept = len(state.with_status("completed"))
+    kept = "1 step is kept" if n_kept == 1 else f"{n_kept} steps are kept"
     return Recovery("recovered", rerun, (), (), redo, approvals, escalated, kept)
 
 

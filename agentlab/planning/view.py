@@ -171,7 +171,7 @@ class PlanView:
             return ""
         if state.reason:
             return reason_words(state.reason, language)
-        if state.undos:
+        if state.status in ("rolled_back", "rollback_failed"):
             undo = state.undos[-1]
             return undo_words(undo.tool, undo.state, undo.message, language)
         if state.error is None:

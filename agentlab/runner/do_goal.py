@@ -164,7 +164,7 @@ async def carry_out(
             model,
             settings,
             Budget(),
-            suite=knowledge_of(attempt.suite),
+            suite=knowledge_of(attempt.suite, is_free_text=not about["has_truth"]),
             journal=attempt.journal(environment),
             ask_person=person.ask,
             run_id=run_id,

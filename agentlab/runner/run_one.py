@@ -229,9 +229,18 @@ def _message(error: Exception | None) -> str | None:
     return scrub(text)
 
 
-def knowledge_of(suite: Suite) -> SuiteKnowledge:
-    """Return what a suite tells every strategy."""
-    return SuiteKnowledge(suite.rules, suite.workers, suite.policy)
+def knowledge_of(suite: Suite, *, is_free_text: bool = False) -> SuiteKnowledge:
+    """Return what a suite tells every strategy.
+
+    Args:
+        suite: the suite.
+        is_free_text: True for a task made of free text. It has the default criteria of the suite, which need not be
+            what was asked for, so no plan has to check them.
+    """
+    rules = suite.rules
+    if rules is not None and is_free_text:
+        rules = rules.model_copy(update={"checks": {}})
+    return SuiteKnowledge(rules, suite.workers, suite.policy)
 
 
 async def _open(parts: _Parts, meter: Meter, trace: Trace) -> Session:

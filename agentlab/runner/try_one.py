@@ -111,7 +111,7 @@ async def try_task(
             thinker,
             settings,
             Budget(),
-            suite=knowledge_of(held),
+            suite=knowledge_of(held, is_free_text=not resolved.has_truth),
             seed=seed,
             on_event=on_event,
         )

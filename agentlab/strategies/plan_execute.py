@@ -202,7 +202,8 @@ class Execution:
     def names(self) -> set[str]:
         """Return the words of the report that are names: steps, tools, criteria."""
         criteria = {criterion.name for criterion in self._session.view.criteria}
-        return {step.id for step in self.state.graph.steps} | set(self._tools) | criteria
+        steps = {step.id for step in self.state.graph.steps} | {name for name, _ in self.state.superseded}
+        return steps | set(self._tools) | criteria
 
     def answer(self) -> Answer:
         """Return what the results say: statuses by evidence, nothing passed of which a part was not checked."""

@@ -321,7 +321,7 @@ def test_002_19_the_kinds_of_recovery() -> None:
     assert recover(failed, TOOLS) == recover(PlanState.from_json(failed.to_json()), TOOLS)
     assert (recover(failed, TOOLS).kind, recover(failed, TOOLS).reason) == ("cannot_recover", "the plan is partial")
     between = recover(found("read", "read", done=("0",)), TOOLS)
-    assert (between.kind, between.reason) == ("recovered", "1 steps are kept")
+    assert (between.kind, between.reason) == ("recovered", "1 step is kept")
 
 
 def test_an_undo_that_may_have_happened_needs_a_person() -> None:

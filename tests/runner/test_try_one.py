@@ -151,3 +151,21 @@ def test_free_text_needs_default_criteria() -> None:
 def test_a_simulated_model_refuses_a_task_without_truth_and_says_why() -> None:
     with pytest.raises(ConfigError, match="truth"):
         asyncio.run(try_task("check my order", model="simulated:perfect"))
+
+
+def test_a_plan_for_free_text_need_not_check_what_was_not_asked_for() -> None:
+    order = {"request_id": "REQ-900", "customer_id": "C003", "product_id": "P012", "quantity": 1}
+    check = {"request_id": "REQ-900"}
+    steps = [
+        {"id": "order", "description": "Create", "tool": "create_order", "arguments": order, "depends_on": []},
+        {
+            "id": "total", "description": "Check", "tool": "check_order_total", "arguments": check,
+            "depends_on": ["order"],
+        },
+    ]  # fmt: skip
+    model = ScriptedModel([json.dumps({"steps": steps})])
+    goal = "Create an order of one P012 for C003 and check its total."
+    result, has_truth = asyncio.run(try_task(goal, suite="sales", strategy="plan_execute", model=model))
+    assert (has_truth, result.end_reason, result.meter.model_calls) == (False, "answered", 1)
+    assert result.answer is not None
+    assert "2 completed" in result.answer.text
