@@ -56,7 +56,8 @@ def main() -> None:
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
             print(
-                "Stopped. What is finished is stored: the same command continues an experiment, `agentlab resume` a goal.",
+                "Stopped. What is finished is stored: the same command continues an experiment, "
+                "`agentlab resume` a goal.",
                 file=sys.stderr,
             )
         raise
