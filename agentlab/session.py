@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from agentlab.approvals import Approvals, Ask, Policy
 from agentlab.budget import Meter
+from agentlab.calls_made import CallsMade, call_key
 from agentlab.environments.base import WorkerType
-from agentlab.errors import BadArguments, InfrastructureError, ModelUnavailable, StopRun, ToolError
-from agentlab.json_values import canonical
+from agentlab.errors import InfrastructureError, ModelUnavailable, StopRun, ToolError
 from agentlab.observations import DEFAULT_LIMIT_CHARS, observe
 from agentlab.plan_rules import RulePack
 from agentlab.records import (
@@ -34,7 +34,7 @@ from agentlab.records import (
 )
 from agentlab.tasks import Task, TaskView
 from agentlab.tokens import estimate_tokens
-from agentlab.tool_execution import TRANSIENT_ERROR_KINDS, UNCERTAIN_ERROR_KINDS, execute
+from agentlab.tool_execution import TRANSIENT_ERROR_KINDS, execute
 from agentlab.tools import Tool, find_tool
 from agentlab.trace import Trace, reply_data, result_data
 from agentlab.workers import Workers
@@ -92,15 +92,6 @@ class SuiteKnowledge:
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What is known of one call (tool and arguments) that was made before."""
-
-    observation: str
-    result: ToolResult
-    count: int = 1
-
-
-@dataclass(slots=True)
 class Session:
     """One run's access to model and tools. Strategies call `ask`, `act`, `note`, `unreadable`, `remaining`."""
 
@@ -121,7 +112,7 @@ class Session:
     """Where the planning layer stores every change before it goes on; None keeps it in memory."""
     _workers: Workers = field(default_factory=Workers)
     _steps: list[tuple[str, JsonObject, ToolResult]] = field(default_factory=list)
-    _seen: dict[str, _Seen] = field(default_factory=dict)
+    _made: CallsMade = field(default_factory=CallsMade)
     _uses: dict[str, int] = field(default_factory=dict)
     _handles: dict[str, Any] = field(default_factory=dict)
     _sent: dict[str, list[Message]] = field(default_factory=dict)
@@ -183,7 +174,7 @@ class Session:
             StopRun: the same call brought the same result `repeat_limit` times (`loop_detected`).
             Interrupted: a person pressed Ctrl-C while the tool ran.
         """
-        key = _key(call)
+        key = call_key(call)
         tool, arguments, refusal = self._admit(call, key)
         if refusal is None and tool is not None and tool.permission != "auto":
             refusal = await self._unapproved(actor, tool, call, key, plan_step_id)
@@ -204,7 +195,7 @@ class Session:
 
     def must_ask(self, call: ToolCall) -> bool:
         """Return whether a person has to approve a call before it may be executed."""
-        return self._approvals.is_open(find_tool(self.tools, call.name), _key(call))
+        return self._approvals.is_open(find_tool(self.tools, call.name), call_key(call))
 
     async def approval(self, actor: str, call: ToolCall, plan_step_id: str | None = None) -> bool | None:
         """Return a person's decision on a call that must be approved; None when nobody has decided yet.
@@ -212,13 +203,13 @@ class Session:
         An approval holds for this tool with exactly these arguments, and is used up by the call.
         """
         tool = find_tool(self.tools, call.name)
-        allowed = await self._approvals.request(tool, call.arguments or {}, _key(call), plan_step_id)
+        allowed = await self._approvals.request(tool, call.arguments or {}, call_key(call), plan_step_id)
         self._note_approval(actor, call, allowed, "person")
         return allowed
 
     def recall_approval(self, call: ToolCall) -> None:
         """Take up a person's approval of an earlier attempt that was not used."""
-        self._approvals.give(_key(call))
+        self._approvals.give(call_key(call))
 
     def recall(
         self, actor: str, call: ToolCall, result: ToolResult, plan_step_id: str | None = None, *, is_open: bool = False
@@ -239,7 +230,7 @@ class Session:
             self._handles[handle] = result.data
         self._steps.append((call.name, call.arguments or {}, result))
         if is_open:
-            self._seen[_key(call)] = _Seen(observation.text, result)
+            self._made.keep(call_key(call), observation.text, result)
         self._trace.add(
             "tool_call",
             actor,
@@ -278,7 +269,7 @@ class Session:
 
     def forget(self, call: ToolCall) -> None:
         """Let a call be executed again whose effect was undone; otherwise it counts as a repetition."""
-        self._seen.pop(_key(call), None)
+        self._made.forget(call_key(call))
 
     def unreadable(self, actor: str, problem: Unreadable) -> str:
         """Record a reply that the format cannot read; return the feedback for the model.
@@ -392,11 +383,8 @@ class Session:
                 f"{tool.name} must be the only call of a reply, made after you have seen the other results. Ignored."
             )
             return ToolResult(False, error_kind="not_alone", message=message)
-        seen = self._seen.get(key)
-        if seen is not None and not tool.repeatable and _may_have_happened(tool, seen.result):
-            return dataclasses.replace(
-                seen.result, message=f"Already requested; not executed again. {seen.result.message}".strip()
-            )
+        if (earlier := self._made.earlier_effect(tool, key)) is not None:
+            return earlier
         if tool.max_uses is not None and self._uses.get(tool.name, 0) >= tool.max_uses:
             return ToolResult(
                 False, error_kind="used_up", message=f"{tool.name} may be used {tool.max_uses} times in a run."
@@ -461,7 +449,7 @@ class Session:
         observation = observe(result, self.settings.observation_limit_chars, handle)
         if observation.cut_chars:
             self._handles[handle] = result.data
-        count = self._count_repeats(key, tool, observation.text, result)
+        count = self._made.count(key, tool, observation.text, result)
         if count > 1 and not by_program:
             notice = (
                 f"You have made this call {count} times with the same result. Use the result, or do something else."
@@ -491,32 +479,3 @@ class Session:
         if tries != 1 or observation.cut_chars:
             return dataclasses.replace(observation, tries=tries, handle=handle if observation.cut_chars else "")
         return observation
-
-    def _count_repeats(self, key: str, tool: Tool | None, observation: str, result: ToolResult) -> int:
-        """How often this call has brought this observation; a changed observation starts again."""
-        if tool is not None and tool.repeatable:
-            return 1
-        seen = self._seen.get(key)
-        if seen is None:
-            self._seen[key] = _Seen(observation, result)
-            return 1
-        refused_effect = tool is not None and _may_have_happened(tool, seen.result)
-        if refused_effect or seen.observation == observation:
-            seen.count += 1
-        else:
-            self._seen[key] = _Seen(observation, result)
-            return 1
-        return seen.count
-
-
-def _may_have_happened(tool: Tool, result: ToolResult) -> bool:
-    """Could the effect of a call be there already? Not when the tool itself says that it refused the call."""
-    return tool.has_side_effect and (result.success or result.error_kind in UNCERTAIN_ERROR_KINDS)
-
-
-def _key(call: ToolCall) -> str:
-    """The same for calls that differ only in spacing or the order of keys."""
-    try:
-        return f"{call.name} {canonical(call.arguments)}"
-    except ValueError as error:
-        raise BadArguments(str(error)) from error

@@ -11,7 +11,7 @@ PACKAGE = Path(agentlab.__file__).parent
 LAYERS = [
     {"errors", "records", "columns", "json_values", "secrets", "tokens", "workers", "html_text", "references"},
     {"evidence", "tasks", "tools", "budget", "trace", "observations", "tool_execution", "prompts"}
-    | {"plan_rules", "approvals"},
+    | {"plan_rules", "approvals", "calls_made"},
     {"store", "store_tables", "answers"},
     {"environments", "models"},
     {"session"},
