@@ -2,6 +2,7 @@
 
     steps.<id>.output                   the whole output of a step
     steps.<id>.output.items[0].id       a field of it; [-1] is the last entry, ["a b"] an unusual key
+    steps.<id>.not_passed               the outputs of its calls of which a check did not pass, as a list
     item, item.<path>                   in a map step: the entry that is being worked on
 
 Also read: `$steps...`, `${steps...}`, `{{steps...}}`, `steps.<id>` without `.output`, the name of an output in
@@ -14,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast
 
 from agentlab.errors import UnresolvedReference
 from agentlab.records import JsonObject
@@ -22,7 +23,7 @@ from agentlab.records import JsonObject
 MOST_NAMES_SHOWN = 10
 
 _WRAPPED = re.compile(r"\$\{\s*(.+?)\s*\}|\{\{\s*(.+?)\s*\}\}|\$(.+)", re.DOTALL)
-_STEP = re.compile(r"steps\.(?P<step>[^\n]+?)\.output(?P<path>(?:[.\[].*)?)", re.DOTALL)
+_STEP = re.compile(r"steps\.(?P<step>[^\n]+?)\.(?P<part>output|not_passed)(?P<path>(?:[.\[].*)?)", re.DOTALL)
 _BARE_STEP = re.compile(r"steps\.(?P<step>[\w.-]*\w)")
 _ITEM = re.compile(r"item(?P<path>(?:[.\[].*)?)", re.DOTALL)
 _NUMBER = re.compile(r"[\d.,]+")
@@ -36,9 +37,12 @@ _PIECE = re.compile(
 )
 _PLAIN_FIELD = re.compile(r"[^.\[\]\s\"'{}$]+")
 _MENTION = re.compile(
-    r"(?:\$\{|\{\{)\s*(?:steps|item)\b | (?<![\w/])steps[.\[]\S*?output\b | (?<!\w)\$steps\b", re.VERBOSE
+    r"(?:\$\{|\{\{)\s*(?:steps|item)\b | (?<![\w/])steps[.\[]\S*?(?:output|not_passed)\b | (?<!\w)\$steps\b", re.VERBOSE
 )
 _MAY_BE_READ = re.compile(r"\s*(?:\$|\{\{|steps\b|item\b)")
+
+
+Part = Literal["output", "not_passed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,12 @@ class Reference:
     step: str | None
     """Id of the step; None for the item of a map step."""
     path: tuple[str | int, ...] = ()
+    part: Part = "output"
+    """What of the step: its output, or the list of outputs of its calls that did not pass."""
 
     def text(self) -> str:
         """Return the reference in the grammar: `steps.1.output.items[0].id`."""
-        root = "item" if self.step is None else f"steps.{self.step}.output"
+        root = "item" if self.step is None else f"steps.{self.step}.{self.part}"
         return root + "".join(_piece_text(piece) for piece in self.path)
 
 
@@ -83,7 +89,8 @@ def parse_reference(
         match = named
     if match is None or (path := _path(match["path"])) is None:
         return None
-    return Reference(names.get(match["step"], match["step"]), path)
+    part = cast(Part, match.groupdict().get("part") or "output")
+    return Reference(names.get(match["step"], match["step"]), path, part)
 
 
 def parse_values(
@@ -146,23 +153,27 @@ def references_in(value: Any) -> Iterator[Reference]:
             yield from references_in(entry)
 
 
-def resolve(value: Any, outputs: Mapping[str, Any], item: Any = ...) -> Any:
+def resolve(
+    value: Any, outputs: Mapping[str, Any], item: Any = ..., *, not_passed: Mapping[str, list[Any]] | None = None
+) -> Any:
     """Return arguments with every `Reference` replaced by the value it stands for.
 
     Args:
         value: arguments as `parse_values` returns them.
         outputs: step id -> output.
         item: the entry of a map step; `...` outside one.
+        not_passed: step id -> outputs of its calls of which a check did not pass.
 
     Raises:
         UnresolvedReference: names the reference and says what is really there.
     """
     if isinstance(value, Reference):
-        return _look_up(value, outputs, item)
+        known = outputs if value.part == "output" else not_passed or {}
+        return _look_up(value, known, item)
     if isinstance(value, dict):
-        return {key: resolve(entry, outputs, item) for key, entry in value.items()}
+        return {key: resolve(entry, outputs, item, not_passed=not_passed) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(entry, outputs, item) for entry in value]
+        return [resolve(entry, outputs, item, not_passed=not_passed) for entry in value]
     return value
 
 

@@ -22,12 +22,13 @@ class Inputs:
     """Arguments that are not given, because their weak dependency has no output."""
 
 
-def inputs_of(step: PlanStep, outputs: Mapping[str, Any]) -> Inputs:
+def inputs_of(step: PlanStep, outputs: Mapping[str, Any], not_passed: Mapping[str, list[Any]] | None = None) -> Inputs:
     """Return the inputs of a step.
 
     Args:
         step: the step.
         outputs: id -> output of the completed steps.
+        not_passed: id -> outputs of the calls of the completed steps of which a check did not pass.
 
     Raises:
         UnresolvedReference: a reference leads nowhere, or `over` is no list; says what is there instead.
@@ -37,12 +38,12 @@ def inputs_of(step: PlanStep, outputs: Mapping[str, Any]) -> Inputs:
     for name in left_out:
         del arguments[name]
     if step.kind != "map":
-        return Inputs((resolve(arguments, outputs),), left_out=left_out)
-    items = resolve(step.over, outputs)
+        return Inputs((resolve(arguments, outputs, not_passed=not_passed),), left_out=left_out)
+    items = resolve(step.over, outputs, not_passed=not_passed)
     if not isinstance(items, list):
         written = step.over.text() if isinstance(step.over, Reference) else "over"
         raise UnresolvedReference(written, f"a map step needs a list, and this is a {type(items).__name__}")
-    calls = tuple(resolve(arguments, outputs, item) for item in items)
+    calls = tuple(resolve(arguments, outputs, item, not_passed=not_passed) for item in items)
     return Inputs(calls, tuple(items), left_out)
 
 

@@ -202,6 +202,8 @@ def _worker_problems(step: PlanStep, workers: Workers | None) -> Iterator[PlanPr
 
 def _missing_in_output(reference: Reference, source: PlanStep, tools: Mapping[str, Tool]) -> str:
     """Why the path cannot exist in the declared output of the step; empty where it may exist."""
+    if reference.part != "output":
+        return ""
     tool = tools.get(source.tool or "")
     if source.kind not in ("tool", "map") or tool is None or tool.returns is None:
         return ""

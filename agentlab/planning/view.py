@@ -147,7 +147,13 @@ class PlanView:
         Raises:
             UnresolvedReference: a reference leads nowhere; the step has to fail with it, and its tool is not called.
         """
-        return inputs_of(self.graph.step(step_id), {name: state.output for name, state in self._completed(step_id)})
+        completed = dict(self._completed(step_id))
+        not_passed = {
+            name: [result.data for result in state.results if "failed" in _shown(result)]
+            for name, state in completed.items()
+        }
+        outputs = {name: state.output for name, state in completed.items()}
+        return inputs_of(self.graph.step(step_id), outputs, not_passed)
 
     def cause_chain(self, step_id: str) -> tuple[str, ...]:
         """Return the steps that a blocked step waits for in vain, from its own dependency to the root."""

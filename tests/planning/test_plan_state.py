@@ -11,7 +11,7 @@ from agentlab.planning.state import PlanState
 from agentlab.planning.statuses import OPEN, STEP_STATUSES, TRANSITIONS, StepStatus
 from agentlab.planning.step_state import IllegalTransition, StepError, StepState, Transition, Undo
 from agentlab.records import ToolResult
-from agentlab.references import Reference
+from agentlab.references import Reference, parse_reference
 from agentlab.tools import Tool
 
 ERROR = StepError("timed_out", "too slow", is_transient=True)
@@ -532,3 +532,16 @@ def test_an_error_knows_whether_repeating_it_is_safe() -> None:
         "refused": (False, True, False), "unknown": (False, True, False),
     }  # fmt: skip
     assert table["unknown"].kind == "tool_failed"
+
+
+def test_what_did_not_pass_can_be_referred_to() -> None:
+    checks = PlanStep("c", kind="map", tool="check", over=[1, 2, 3], arguments={"x": Reference(None)})
+    bad = PlanStep("bad", kind="collect", arguments={"all": Reference("c", (), "not_passed")}, depends_on=("c",))
+    first = PlanStep("one", tool="t", arguments={"x": Reference("c", (0, "n"), "not_passed")}, depends_on=("c",))
+    state = PlanState(PlanGraph((checks, bad, first)))
+    state.start("c")
+    state.complete("c", [ToolResult(True, passed=n != 2, data={"n": n}) for n in (1, 2, 3)])
+    assert state.inputs("bad").calls == ({"all": [{"n": 2}]},)
+    assert state.inputs("one").calls == ({"x": 2},)
+    assert PlanGraph.from_json(state.graph.to_json()) == state.graph
+    assert parse_reference("steps.c.not_passed[0].n") == Reference("c", (0, "n"), "not_passed")
