@@ -169,3 +169,12 @@ def test_a_plan_for_free_text_need_not_check_what_was_not_asked_for() -> None:
     assert (has_truth, result.end_reason, result.meter.model_calls) == (False, "answered", 1)
     assert result.answer is not None
     assert "2 completed" in result.answer.text
+
+
+def test_the_plan_for_a_user_collects_the_orders_that_did_not_pass() -> None:
+    result = attempt("user-001--unknown-status", strategy="plan_execute")
+    assert result.answer is not None
+    collected = result.answer.text.split("- abnormal ")[1].split("- report ")[0]
+    assert "ORDER1004" in collected
+    assert "ORDER1001" not in collected
+    assert "7 completed" in result.answer.text
