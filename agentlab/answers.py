@@ -11,12 +11,16 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from agentlab.errors import BadArguments
+from agentlab.errors import BadArguments, ConfigError
 from agentlab.json_values import clean_text, dumps
 from agentlab.records import STATUSES, VERDICTS, Answer, Finding, JsonObject
 from agentlab.tools import Tool
 
 SUBMIT = "submit"
+NAME_IS_TAKEN = (
+    f"The tool name {SUBMIT!r} is taken: it is the tool with which every model hands in its answer. Give the suite's "
+    "tool another name."
+)
 
 _STATUS_SYNONYMS = {
     "pass": "passed", "通过": "passed", "已通过": "passed",
@@ -90,6 +94,12 @@ def _submit_tool(listed: str, language: str) -> Tool:
         timeout_s=None,
         is_control=True,
     )
+
+
+def refuse_name_of_submit(tools: Iterable[Tool]) -> None:
+    """Raise a `ConfigError` when a tool of an environment has the name of the tool that hands in the answer."""
+    if any(tool.name == SUBMIT for tool in tools):
+        raise ConfigError(NAME_IS_TAKEN)
 
 
 def read_answer(text: str) -> Answer | None:

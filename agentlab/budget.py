@@ -41,6 +41,10 @@ class Meter:
     reasoning_tokens: int = 0
     estimated_tokens: int = 0
     """Estimate for replies without usage: enforces the limit, never reported as usage."""
+    estimated_cost_usd: float = 0.0
+    """Price of the estimated tokens: enforces the limit, never reported as cost."""
+    estimated_calls: int = 0
+    """Calls behind the estimates."""
     cost_usd: float = 0.0
     model_s: float = 0.0
     tool_s: float = 0.0
@@ -77,13 +81,21 @@ class Meter:
         self._refuse_if("tool_calls", self.tool_calls, self.budget.tool_calls)
         self.tool_calls += 1
 
-    def charge(self, reply: Reply, *, estimated_tokens: int) -> None:
-        """Add what a reply cost, before anyone reads it. Usage of failed sends counts where the server gave it."""
+    def charge(self, reply: Reply, *, estimated_tokens: int, estimated_cost_usd: float = 0.0) -> None:
+        """Add what a reply cost, before anyone reads it. Usage of failed sends counts where the server gave it.
+
+        Args:
+            reply: of the model, or of a call that failed.
+            estimated_tokens: what stands in for the usage where there is none; 0 when nothing can have been billed.
+            estimated_cost_usd: the price of these tokens.
+        """
         self.model_s += reply.latency_s
         usages = [send.usage for send in reply.sends if send.usage is not None and send.usage is not reply.usage]
         if reply.usage is None or reply.usage.total_tokens is None:
             self.unknown_usage_calls += 1
             self.estimated_tokens += estimated_tokens
+            self.estimated_cost_usd += estimated_cost_usd
+            self.estimated_calls += estimated_tokens > 0
         else:
             usages.append(reply.usage)
         for usage in usages:
@@ -107,7 +119,7 @@ class Meter:
             "model_calls": self.model_calls,
             "tool_calls": self.tool_calls,
             "total_tokens": self.total_tokens + self.estimated_tokens,
-            "cost_usd": self.cost_usd,
+            "cost_usd": self.cost_usd + self.estimated_cost_usd,
             "work_s": self.work_s,
         }
         limits = self.budget.model_dump()
@@ -118,7 +130,7 @@ class Meter:
         if budget.total_tokens is not None:
             self._refuse_if("total_tokens", self.total_tokens + self.estimated_tokens, budget.total_tokens)
         if budget.cost_usd is not None:
-            self._refuse_if("cost_usd", self.cost_usd, budget.cost_usd)
+            self._refuse_if("cost_usd", self.cost_usd + self.estimated_cost_usd, budget.cost_usd)
         if budget.work_s is not None:
             self._refuse_if("work_s", self.work_s, budget.work_s)
 

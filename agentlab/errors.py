@@ -151,6 +151,8 @@ class ModelUnavailable(InfrastructureError):
 
     sends: "tuple[Send, ...]" = ()
     """The HTTP exchanges that were made; some may have been billed."""
+    kind: str = ""
+    """Why: a key of `agentlab.models.failures.TRANSPORT_WORDS`, wrong_key, not_found or quota_exhausted; "" else."""
 
 
 class QuotaExhausted(ModelUnavailable):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.errors import AgentLabError, ConfigError, unknown_name
+from agentlab.output_places import refuse_unwritable
 
 DEFAULT_TIMEOUT_S = 3600.0
 _ALLOWED = "text, true/false, whole and finite numbers, null, and lists or objects of these"
@@ -39,17 +40,21 @@ def execute_notebook(
         timeout_s: limit for the whole notebook.
 
     Raises:
-        ConfigError: no or several parameters cells, an unknown parameter, a value that JSON cannot carry.
+        ConfigError: no notebook, no or several parameters cells, an unknown parameter, a value that JSON cannot carry,
+            or a copy that cannot be written or would overwrite the notebook.
         NotebookFailed: a cell raised, the kernel died, or the time limit was reached.
     """
     source, target = Path(path).resolve(), Path(out).resolve()
+    if source == target:
+        raise ConfigError(f"The executed copy would overwrite {source.name} itself. Name another file with --out.")
     values = dict(parameters or {})
     valid = parameter_names(source)
     for name, value in values.items():
         if name not in valid:
             raise unknown_name(f"parameter of {source.name}", name, valid)
         _refuse_odd_value(name, value)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    refuse_unwritable(target)
+    before = _state_of(target)
     request = json.dumps({"path": str(source), "out": str(target), "parameters": values})
     # MPLBACKEND=agg, common on servers, would leave the notebook without its figures.
     environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
@@ -66,12 +71,12 @@ def execute_notebook(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise NotebookFailed(
-            f"{source.name} did not end within {timeout_s:g} s; what it did is in {target}."
-        ) from error
+        kept = f"; what it did is in {target}" if _state_of(target) != before else ""
+        raise NotebookFailed(f"{source.name} did not end within {timeout_s:g} s{kept}.") from error
     if done.returncode != 0:
         reason = done.stderr.strip() or f"its process ended with {done.returncode}"
-        raise NotebookFailed(f"{source.name}: {reason}\nThe notebook up to this point: {target}")
+        kept = f"\nThe notebook up to this point: {target}" if _state_of(target) != before else ""
+        raise NotebookFailed(f"{source.name}: {reason}{kept}")
     return target
 
 
@@ -95,7 +100,7 @@ def parameter_names(path: Path) -> list[str]:
     """Return the names that the notebook's parameters cell assigns.
 
     Raises:
-        ConfigError: the file is missing, or has no or several cells tagged `parameters`.
+        ConfigError: the file is missing or no notebook, or has no or several cells tagged `parameters`.
     """
     import ast
 
@@ -103,7 +108,12 @@ def parameter_names(path: Path) -> list[str]:
 
     if not path.exists():
         raise ConfigError(f"There is no notebook {path}.")
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    try:
+        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    except Exception as error:  # of many kinds, by what the file holds instead
+        raise ConfigError(
+            f"{path.name} is no notebook: name a .ipynb file. (An experiment file is run with `agentlab run`.)"
+        ) from error
     cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     if len(cells) != 1:
         raise ConfigError(f"{path.name} needs exactly one cell tagged 'parameters', it has {len(cells)}.")
@@ -135,6 +145,14 @@ def parse_parameters(pairs: Sequence[str]) -> dict[str, Any]:
             value = text
         values[name.strip()] = value if _is_plain(value) and text else text
     return values
+
+
+def _state_of(file: Path) -> tuple[int, int] | None:
+    """What tells a file that was written since from one that was there before; None where there is none."""
+    if not file.exists():
+        return None
+    state = file.stat()
+    return state.st_mtime_ns, state.st_ino
 
 
 def _refuse_odd_value(name: str, value: Any) -> None:

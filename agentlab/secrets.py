@@ -2,10 +2,14 @@
 
 import os
 import re
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 KEY_VARIABLES = ("LLM_API_KEY", "OPENAI_API_KEY")
 SHORTEST_SECRET_CHARS = 6
+_SECRET_PARAMETER = re.compile(
+    r"([?&;](?:[\w.-]*(?:password|passwd|pwd)|(?:[\w.-]*[_.-])?(?:token|key|apikey|secret))=)([^&;#\s]+)", re.IGNORECASE
+)
+"""A parameter of an address (`?password=...`) that is named like a secret."""
 _known: set[str] = set()
 
 
@@ -24,9 +28,16 @@ def scrub(text: str) -> str:
 
 
 def without_password(address: str) -> str:
-    """Return an address (URL) with its password replaced by `***`; other text unchanged."""
+    """Return an address (URL) with its password replaced by `***`; other text unchanged.
+
+    A password may stand before the host, or in a parameter whose name says so (`?password=...`, `&api_key=...`).
+    """
     if "://" not in address:
         return scrub(address)
+    for _, value in _SECRET_PARAMETER.findall(address):
+        remember(value)
+        remember(unquote(value))
+    address = _SECRET_PARAMETER.sub(r"\1***", address)
     parts = urlsplit(address)
     if parts.password is None:
         return scrub(address)

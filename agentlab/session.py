@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from agentlab.answers import refuse_name_of_submit
 from agentlab.approvals import Approvals, Ask, Policy
 from agentlab.budget import Meter
 from agentlab.calls_made import CallsMade, call_key
@@ -33,7 +34,7 @@ from agentlab.records import (
     Unreadable,
 )
 from agentlab.tasks import Task, TaskView
-from agentlab.tokens import estimate_tokens
+from agentlab.tokens import estimate_call
 from agentlab.tool_execution import TRANSIENT_ERROR_KINDS, execute
 from agentlab.tools import Tool, find_tool
 from agentlab.trace import Trace, reply_data, result_data
@@ -122,6 +123,7 @@ class Session:
     _approvals: Approvals = field(init=False)
 
     def __post_init__(self, _ask_person: Ask | None) -> None:
+        refuse_name_of_submit([tool for tool in self.tools if not tool.is_control])
         self._approvals = Approvals(self.settings.approvals, self.settings.approved_tools, _ask_person)
 
     async def ask(
@@ -336,12 +338,9 @@ class Session:
     def _record_model_call(self, request: ModelRequest, t_s: float, reply: Reply) -> None:
         actor = request.context.actor
         first_new = self._first_new_message(actor, request.messages)
-        estimate = 0
-        if reply.usage is None:
-            estimate = sum(estimate_tokens(str(m.get("content") or "")) for m in request.messages) + estimate_tokens(
-                reply.text
-            )
-        self._meter.charge(reply, estimated_tokens=estimate)
+        estimate = estimate_call(self._model, request.messages, reply)
+        tokens, cost_usd = estimate or (0, 0.0)
+        self._meter.charge(reply, estimated_tokens=tokens, estimated_cost_usd=cost_usd)
         self._trace.add(
             "model_call",
             actor,
@@ -350,6 +349,7 @@ class Session:
             messages_from=first_new,
             messages=request.messages[first_new:],
             **reply_data(reply),
+            **({"estimated_tokens": tokens, "estimated_cost_usd": cost_usd} if estimate else {}),
         )
 
     def _first_new_message(self, actor: str, messages: list[Message]) -> int:

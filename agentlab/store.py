@@ -15,12 +15,14 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from agentlab.columns import EXCLUDED_END_REASONS, STATES
 from agentlab.errors import ConfigError, CorruptRecord, StoreError, WrongExperiment, unknown_name
-from agentlab.records import Event, JsonObject
+from agentlab.output_places import writing
+from agentlab.records import JsonObject
 from agentlab.secrets import scrub, without_password
 from agentlab.store_tables import (
     INSERT_TRACE,
@@ -37,7 +39,7 @@ from agentlab.store_tables import (
     traces,
     update_of,
 )
-from agentlab.trace import unpack
+from agentlab.trace import StoredEvents, unpack
 
 SCHEMA_VERSION = 1
 FILE_NAME = "agentlab.sqlite"
@@ -68,7 +70,8 @@ class Store:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_process_start(os.getpid())}:{uuid.uuid4().hex[:8]}"
         self._own = threading.local()
         _LIVE_OWNERS.add(self._owner)
-        with self._writing() as connection:
+        # A write waits for a process that is just creating the tables; a store that may only be read has its tables.
+        with self._reading() if "mode=ro" in self.url else self._writing() as connection:
             if create:
                 # Inside the transaction: processes that create the same file together would die otherwise.
                 metadata.create_all(connection)
@@ -214,7 +217,7 @@ class Store:
             query = sa.select(*(found.c[name] for name in columns)) if columns else sa.select(found)
             return [dict(row._mapping) for row in connection.execute(query.order_by(*order))]
 
-    def trace(self, run_id: str, attempt: int | None = None) -> list[Event]:
+    def trace(self, run_id: str, attempt: int | None = None) -> StoredEvents:
         """Return the events of a run: of the given attempt, else of the last that has any.
 
         `run_id` may be a unique beginning of one.
@@ -305,6 +308,11 @@ class Store:
             yield
         except sa.exc.DatabaseError as error:
             place, words = without_password(self.url), scrub(str(error.orig))
+            if "disk is full" in words:
+                raise StoreError(
+                    f"There is no space left for the store {place}. The runs that are finished are kept. Free some "
+                    "space, then give the same command again: it continues with what is missing."
+                ) from error
             if isinstance(error, sa.exc.OperationalError):
                 raise StoreError(f"The store {place} could not be used: {words}. Nothing was written.") from error
             raise CorruptRecord(f"{place} is no agentlab store: {words}") from error
@@ -373,17 +381,30 @@ def _url_of(address: str | Path, create: bool) -> str:
     path = Path(text)
     file = path if path.suffix in (".sqlite", ".db") else path / FILE_NAME
     if create:
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:
-            raise ConfigError(
-                f"{file.parent} is a file, but no store. Name a folder, or a file that ends in .sqlite or .db."
-            ) from error
+        with writing(file.parent):
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+            except FileExistsError as error:
+                raise ConfigError(
+                    f"{file.parent} is a file, but no store. Name a folder, or a file that ends in .sqlite or .db."
+                ) from error
     elif not file.exists():
         raise ConfigError(
             f"There is no experiment in {path}: {file.name} is missing. `agentlab run SPEC --out {path}` makes it."
         )
+    elif not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
+        return _read_only_url(file)
     return f"sqlite:///{file}"
+
+
+def _read_only_url(file: Path) -> str:
+    """A store that may only be read: `immutable` spares the files beside it that SQLite would make.
+
+    It would also ignore changes that are not in the file yet, but in the log beside it.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    immutable = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    return f"sqlite:///file:{quote(str(file.resolve()))}?mode=ro{immutable}&uri=true"
 
 
 def _engine(url: str) -> sa.Engine:
@@ -396,7 +417,9 @@ def _engine(url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: Any) -> None:
-        for pragma in (f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}", "journal_mode=WAL", "foreign_keys=ON"):
+        # The mode of a store that may only be read is set already, and cannot be set.
+        mode = () if "mode=ro" in url else ("journal_mode=WAL",)
+        for pragma in (f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}", *mode, "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")

@@ -32,7 +32,9 @@ async def execute(tool: Tool, arguments: JsonObject, workers: Workers, timeout_s
             SystemExit included, is a failed result.
     """
     try:
-        return _result_of(await _call(tool, arguments, workers, timeout_s))
+        value = await _call(tool, arguments, workers, timeout_s)
+        problem = _type_problem(value)
+        return _failure("bad_result", f"{tool.name} ran, but {problem}.") if problem else _result_of(value)
     except ToolError as error:
         return _failure(error.kind, str(error))
     except TimeoutError:
@@ -66,6 +68,21 @@ async def _call(tool: Tool, arguments: JsonObject, workers: Workers, timeout_s: 
     if timeout_s is None:
         return function(**arguments)
     return await workers.call(lambda: function(**arguments), timeout_s)
+
+
+def _type_problem(value: Any) -> str:
+    """What a result says that is neither yes nor no: a text such as "no" would count as true."""
+    if isinstance(value, ToolResult):
+        success, passed = value.success, value.passed
+    elif isinstance(value, Mapping) and _is_result(value):
+        success, passed = value["success"], value.get("passed")
+    else:
+        return ""
+    if type(success) is not bool:
+        return f"its result has success={success!r} ({type(success).__name__}), expected True or False"
+    if passed is not None and type(passed) is not bool:
+        return f"its result has passed={passed!r} ({type(passed).__name__}), expected True, False or None"
+    return ""
 
 
 def _result_of(value: Any) -> ToolResult:

@@ -9,7 +9,8 @@ from typing import Any
 import pydantic_core
 
 from agentlab.errors import CorruptRecord
-from agentlab.json_values import copy_json
+from agentlab.html_text import lines, table
+from agentlab.json_values import copy_json, dumps
 from agentlab.records import Event, JsonObject, Reply, Send, ToolCall, ToolResult
 from agentlab.secrets import scrub
 
@@ -61,15 +62,35 @@ def _line(event: Event) -> bytes:
         return json.dumps(values, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
-def unpack(run_id: str, data: bytes) -> list[Event]:
+class StoredEvents(list[Event]):
+    """The events of a stored run: a list, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        head = lines(f"run {self[0].run_id}: {len(self)} events, {self[-1].t_s:.3f} s" if self else "no events")
+        rows = ((event.seq, f"{event.t_s:.3f}", event.actor, event.kind, _in_short(event)) for event in self)
+        return head + table(("#", "s", "actor", "kind", "what"), rows)
+
+
+def _in_short(event: Event) -> str:
+    """An event in a few words, or all of its data."""
+    data = event.data
+    if event.kind == "tool_call":
+        return f"{data['tool']}({dumps(data['arguments'])}) -> {data['observation']}"
+    if event.kind == "model_call":
+        calls = [f"{call['name']}({dumps(call.get('arguments'))})" for call in data.get("tool_calls") or ()]
+        return " ".join([data.get("text") or "", *calls]).strip()
+    return dumps(data)
+
+
+def unpack(run_id: str, data: bytes) -> StoredEvents:
     """Return the events that `pack` stored.
 
     Raises:
         CorruptRecord: the bytes cannot be read back.
     """
     try:
-        lines = zlib.decompress(data).decode("utf-8").split("\n")
-        return [Event(run_id, *json.loads(line)) for line in lines if line]
+        stored = zlib.decompress(data).decode("utf-8").split("\n")
+        return StoredEvents(Event(run_id, *json.loads(line)) for line in stored if line)
     except (zlib.error, ValueError, TypeError) as error:
         raise CorruptRecord(f"the trace of run {run_id} cannot be read: {error}") from error
 

@@ -9,7 +9,8 @@ PACKAGE = Path(agentlab.__file__).parent
 
 # A module imports only from layers above its own (DESIGN 2).
 LAYERS = [
-    {"errors", "records", "columns", "json_values", "secrets", "tokens", "workers", "html_text", "references"},
+    {"errors", "records", "columns", "json_values", "secrets", "tokens", "workers", "html_text", "references"}
+    | {"output_places"},
     {"evidence", "tasks", "tools", "budget", "trace", "observations", "tool_execution", "prompts"}
     | {"plan_rules", "approvals", "calls_made"},
     {"store", "store_tables", "answers"},

@@ -238,3 +238,37 @@ def test_an_experiment_runs_and_is_compared_in_notebooks(tmp_path: Path) -> None
     ]
     assert len(figures) == 5
     assert "SIMULATED - not evidence about any model:" in compared.read_text(encoding="utf-8")
+
+
+def test_the_copy_may_not_be_the_notebook_itself(tmp_path: Path) -> None:
+    source = a_notebook(tmp_path / "n.ipynb", ("day = 0", ["parameters"]))
+    before = source.read_bytes()
+    with pytest.raises(ConfigError, match=r"would overwrite n\.ipynb itself"):
+        execute_notebook(source, tmp_path / "x" / ".." / "n.ipynb")
+    assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["name: e\n", "{}", "[1]", ""])
+def test_what_is_no_notebook_is_refused_in_words(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.yaml is no notebook: name a \.ipynb file"):
+        execute_notebook(file, tmp_path / "o.ipynb")
+
+
+def test_a_copy_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    source = a_notebook(tmp_path / "n.ipynb", ("day = 0", ["parameters"]))
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"file/o\.ipynb cannot be written: .*Name another place"):
+        execute_notebook(source, tmp_path / "file" / "o.ipynb")
+    with pytest.raises(ConfigError, match="is a folder"):
+        execute_notebook(source, tmp_path)
+
+
+def test_a_notebook_that_was_never_begun_is_not_said_to_be_kept(tmp_path: Path) -> None:
+    source = a_notebook(tmp_path / "n.ipynb", ("day = 0", ["parameters"]))
+    out = tmp_path / "o.ipynb"
+    out.write_text("of an earlier run", encoding="utf-8")
+    with pytest.raises(NotebookFailed) as caught:
+        execute_notebook(source, out, timeout_s=0.01)
+    assert str(caught.value) == "n.ipynb did not end within 0.01 s."

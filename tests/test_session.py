@@ -9,7 +9,7 @@ import pytest
 
 from agentlab.approvals import Ask
 from agentlab.budget import Budget, Meter
-from agentlab.errors import BudgetExceeded, Interrupted, StopRun
+from agentlab.errors import BudgetExceeded, ConfigError, Interrupted, StopRun
 from agentlab.models.scripted import ScriptedModel
 from agentlab.records import Observation, ToolCall, ToolResult, Unreadable
 from agentlab.session import Session, SessionSettings, SuiteKnowledge
@@ -509,3 +509,34 @@ def test_a_checking_tool_keeps_both_facts() -> None:
     run(session.act("agent", calling("look")))
     call = events(session, "tool_call")[0]
     assert (call["success"], call["passed"], call["check"], call["subject"]) == (True, False, "amount_valid", "O1")
+
+
+# What a tool returns
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (ToolResult(True, passed="no", check="ok"), "passed='no' (str), expected True, False or None"),  # type: ignore[arg-type]
+        (ToolResult(True, passed=1, check="ok"), "passed=1 (int), expected True, False or None"),  # type: ignore[arg-type]
+        (ToolResult("yes"), "success='yes' (str), expected True or False"),  # type: ignore[arg-type]
+        ({"success": True, "passed": "no"}, "passed='no' (str), expected True, False or None"),
+        ({"success": "no"}, "success='no' (str), expected True or False"),
+        ({"success": None, "data": 1}, "success=None (NoneType), expected True or False"),
+    ],
+)
+def test_a_result_that_is_neither_yes_nor_no_is_refused(returned: Any, words: str) -> None:
+    session = a_session(look_tool(lambda: returned))
+    observation = run(session.act("agent", calling("look")))
+    assert (observation.result.success, observation.result.passed) == (False, None)
+    assert observation.result.error_kind == "bad_result"
+    assert observation.result.message == f"look ran, but its result has {words}."
+
+
+def test_a_tool_named_like_the_one_that_hands_in_the_answer_is_refused_before_anything_runs() -> None:
+    def submit() -> bool:
+        """Hand in a form."""
+        return True
+
+    with pytest.raises(ConfigError, match="tool name 'submit' is taken"):
+        a_session(tool_from_function(submit))

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from agentlab import store as store_module
-from agentlab.errors import ConfigError, CorruptRecord, WrongExperiment
+from agentlab.errors import ConfigError, CorruptRecord, StoreError, WrongExperiment
 from agentlab.records import Event
 from agentlab.store import Store, meta, runs
 from agentlab.trace import pack
@@ -231,6 +231,8 @@ def _finished(folder: Path) -> int:
         return 0
     try:
         return sum(row["state"] == "finished" for row in reader.read("runs")) > 20
+    except StoreError:
+        return 0  # the file is there before its tables are
     finally:
         reader.close()
 
@@ -246,3 +248,58 @@ def test_counts_tell_the_dead_from_the_running(store: Store, tmp_path: Path) -> 
     other.close()
     assert store.counts() == {"planned": 1, "running": 1, "finished": 1, "interrupted": 1}
     assert {row["state"] for row in store.read("runs")} == {"planned", "running", "finished"}
+
+
+def test_a_stored_trace_is_a_table_in_a_notebook(store: Store) -> None:
+    store.plan([a_row("r1")])
+    assert store.claim("r1") == 0
+    call = {"tool": "look", "arguments": {"a": "<b>"}, "observation": '{"success": true}'}
+    reply = {"text": "I look.", "tool_calls": [{"name": "look", "arguments": {"a": 1}}]}
+    events = [
+        Event("r1", 0, 0.0, "model_call", "agent", reply),
+        Event("r1", 1, 0.5, "tool_call", "agent", call),
+        Event("r1", 2, 1.0, "run_end", "session", {"end_reason": "answered"}),
+    ]
+    finish(store, "r1", 0, events=events)
+    shown = store.trace("r1")
+    assert list(shown) == events
+    html = shown._repr_html_()
+    assert "run r1: 3 events, 1.000 s" in html
+    assert "I look. look({&quot;a&quot;: 1})" in html
+    assert "look({&quot;a&quot;: &quot;&lt;b&gt;&quot;}) -&gt; {&quot;success&quot;: true}" in html
+
+
+def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"file/deeper cannot be written: .* Name another place"):
+        Store(tmp_path / "file" / "deeper", create=True)
+
+
+def test_a_store_that_may_only_be_read_is_read(store: Store, tmp_path: Path) -> None:
+    store.plan([a_row("r1")])
+    log = tmp_path / "agentlab.sqlite-wal"
+    assert log.stat().st_size  # what is there alone would be missed by an immutable reader
+    assert "immutable" not in store_module._read_only_url(tmp_path / "agentlab.sqlite")
+    store.close()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    reader = Store(store_module._read_only_url(tmp_path / "agentlab.sqlite"))
+    assert "immutable" in reader.url
+    assert reader.counts()["planned"] == 1
+    with pytest.raises(StoreError, match="readonly"):
+        reader.plan([a_row("r2")])
+    reader.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(store: Store) -> None:
+    store.plan([a_row("r1")])
+
+    @sa.event.listens_for(store._engine, "begin")
+    def _full(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")
+
+    with pytest.raises(StoreError) as caught:
+        store.plan([a_row(f"r{number}", strategy="s" * 5000) for number in range(2, 100)])
+    words = "The runs that are finished are kept. Free some space, then give the same command again"
+    assert words in str(caught.value)
+    assert len(store.read("runs")) == 1

@@ -11,6 +11,7 @@ import pandas as pd
 
 from agentlab.columns import EXCLUDED_END_REASONS, FRAMES, Column
 from agentlab.errors import ConfigError
+from agentlab.output_places import writing
 from agentlab.store import Store
 
 Source = str | Path
@@ -51,13 +52,19 @@ def to_frame(rows: Iterable[Any], columns: tuple[Column, ...]) -> pd.DataFrame:
 
 
 def export_parquet(source: Source, folder: str | Path) -> list[Path]:
-    """Write `runs` (all attempts), `steps` and `calls` as parquet files for sharing; return their paths."""
+    """Write `runs` (all attempts), `steps` and `calls` as parquet files for sharing; return their paths.
+
+    Raises:
+        ConfigError: there is no store at the source, or the folder cannot be written.
+    """
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
     paths = []
     for name in FRAMES:
         path = target / f"{name}.parquet"
-        _load(source, name).to_parquet(path, index=False)
+        frame = _load(source, name)
+        with writing(path):
+            target.mkdir(parents=True, exist_ok=True)
+            frame.to_parquet(path, index=False)
         paths.append(path)
     return paths
 

@@ -26,6 +26,7 @@ app.add_typer(init_app, name="init")
 app.add_typer(check_app, name="check")
 app.add_typer(local)
 
+EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
@@ -91,6 +92,8 @@ def run(
     )
     typer.echo(str(summary))
     typer.echo(f"Results: {summary.store}   Next: agentlab report {summary.store}")
+    if summary.is_failure:
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command()
@@ -192,6 +195,9 @@ def try_(
         typer.echo("no truth known: the answer cannot be judged")
     if result.end_reason == "infrastructure":
         raise ConfigError(result.error or "the model could not be reached")
+    if result.end_reason == "error":
+        typer.echo(f"agentlab: {result.error}", err=True)
+        raise typer.Exit(EXIT_FAILED)
 
 
 app.command()(goals.do)
@@ -228,7 +234,7 @@ def notebooks(
     failures = [str(failure) for failure in done.values() if failure is not None]
     if failures:
         typer.echo("\n".join(failures), err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command(name="list")

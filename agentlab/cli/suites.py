@@ -1,5 +1,6 @@
 """`agentlab init suite` and `agentlab check suite`: a suite of the user's own, begun and checked."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ def init_suite(
 
     for path in write_suite(folder):
         typer.echo(str(path))
-    typer.echo(f"Next: agentlab check suite {folder}")
+    typer.echo(f"Next: agentlab check suite {shlex.quote(str(folder))}")
 
 
 @check_app.command("suite")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentlab.errors import unknown_name
+from agentlab.errors import AgentLabError, ConfigError, unknown_name
 from agentlab.plan_rules import RulePack
 from agentlab.records import JsonObject, ToolResult
 from agentlab.tasks import Criterion, Task, Text
@@ -24,6 +24,8 @@ class Environment(Protocol):
     """The system under test for one run. Methods may be plain or async.
 
     An instance serves one run: `reset` first, `close` last. Randomness comes from the seed of `reset` alone.
+    `agentlab do` needs a plain `snapshot`: its journal stores one with every step that ends, before anything else can
+    happen, so it refuses an asynchronous one.
 
     One more method is optional: `happened(tool: str, arguments: Mapping[str, Any]) -> ToolResult | None`, plain or
     async. After a kill in the middle of a step with an effect, `agentlab resume` asks it of a fresh instance with the
@@ -91,6 +93,19 @@ class Suite:
     source_digest: str = ""
     """Digest of the Python files in that folder (provenance, no factor of a run); set by `load_suite`."""
 
+    def new_environment(self, settings: Mapping[str, Any]) -> Environment:
+        """Return a fresh environment with these settings.
+
+        Raises:
+            ConfigError: it cannot be made; names the suite, the cause and, where it is known, the line.
+        """
+        try:
+            return self.make_environment(settings)
+        except AgentLabError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise _cannot_be_made(self, settings, error) from error
+
     def task(self, task_id: str) -> Task:
         """Return the task of that id; an unknown id is a `ConfigError` that lists close ones."""
         for task in self.tasks:
@@ -113,6 +128,20 @@ def load_suite(name: str) -> Suite:
     from agentlab.environments.loading import load
 
     return load(name)
+
+
+def _cannot_be_made(suite: Suite, settings: Mapping[str, Any], error: BaseException) -> ConfigError:
+    from agentlab.environments.folder_package import place_of
+    from agentlab.secrets import scrub
+
+    settings_digest(settings)  # what is secret in them must not be shown, should the error repeat it
+    place = place_of(error, suite.folder) if suite.folder is not None else None
+    return ConfigError(
+        scrub(
+            f"The environment of the suite {suite.name} cannot be made: {type(error).__name__}: {error}"
+            f"{f' ({place})' if place else ''}. `agentlab check suite` says more."
+        )
+    )
 
 
 async def settle(value: Any) -> Any:

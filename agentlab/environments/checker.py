@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentlab.answers import NAME_IS_TAKEN, SUBMIT
 from agentlab.environments.base import Environment, settle
 from agentlab.environments.reference import run_in_thread, walk
 from agentlab.json_values import NotJsonable, canonical, dumps
@@ -95,6 +96,8 @@ def _one_tool_problems(tool: Tool) -> list[str]:
         problems.append(
             f"tool name {tool.name!r} is refused by model servers: use letters, digits, _ and -, at most 64."
         )
+    if tool.name == SUBMIT:
+        problems.append(NAME_IS_TAKEN)
     if not tool.description.strip():
         problems.append(f"tool {tool.name} has no description: write a docstring, it is what the model reads.")
     if tool.function is None:

@@ -39,10 +39,15 @@ def load(name: str) -> Suite:
     path = Path(name).expanduser()
     if path.is_dir() or _is_path(name):
         return _load_folder(path.parent if path.name == SUITE_FILE else path)
-    if "." in name:
-        return _load_module(name)
-    hint = "Or name a folder (./my_suite), or an importable module (my_package.suite)."
-    raise unknown_name("suite", name, SUITES, hint=hint)
+    refuse_unknown_suite(name)
+    return _load_module(name)
+
+
+def refuse_unknown_suite(name: str) -> None:
+    """Raise a `ConfigError` when a name is no registered one, and neither a path nor a module could have it."""
+    if name not in SUITES and not _is_path(name) and "." not in name and not Path(name).is_dir():
+        hint = "Or name a folder (./my_suite), or an importable module (my_package.suite)."
+        raise unknown_name("suite", name, SUITES, hint=hint)
 
 
 def load_suites(names: Sequence[str]) -> list[Suite]:

@@ -243,10 +243,12 @@ def _subject_problems(suite: Suite) -> list[str]:
 
 def _approvals(suite: Suite) -> list[str]:
     """Approvals given beforehand must speak of tasks and tools that exist and ask."""
-    asking = {tool.name for tool in suite.make_environment({}).tools() if tool.permission == "ask"}
+    if not suite.approved_tools:
+        return []
+    asking = run_in_thread(_asking(suite))
     known = {task.id for task in suite.tasks}
     problems = []
-    for task_id, names in (suite.approved_tools or {}).items():
+    for task_id, names in suite.approved_tools.items():
         if task_id not in known:
             problems.append(f"approved_tools names the task {task_id!r}, which does not exist")
         problems += [
@@ -255,3 +257,12 @@ def _approvals(suite: Suite) -> list[str]:
             if name not in asking
         ]
     return problems
+
+
+async def _asking(suite: Suite) -> set[str]:
+    """Names of the tools that ask."""
+    environment = suite.make_environment({})
+    try:
+        return {tool.name for tool in await settle(environment.tools()) if tool.permission == "ask"}
+    finally:
+        await settle(environment.close())

@@ -54,8 +54,7 @@ class SuiteCheck:
         """Return the result as lines for a person."""
         lines = [_summary(self.suite, self.n_tools)] if self.suite else []
         if self.problems:
-            count = len(self.problems)
-            lines.append(f"{count} problem{'s' if count > 1 else ''}:")
+            lines.append(f"{_counted(len(self.problems), 'problem')}:")
             lines += [f"{number}. {problem}" for number, problem in enumerate(self.problems, 1)]
         else:
             lines.append("No problem found: the environment keeps its contract, and every task is proven.")
@@ -104,8 +103,8 @@ def _proof_problems(task: Task, suite: Suite, places: dict[str, str]) -> list[Pr
     except Exception as error:
         where = _place_of(error, suite) or places[task.id]
         return [Problem(where, _sentence(f"proving the task {task.id} raises {words_of(error)}"))]
-    # Where a tool has raised, the rest of the proof only repeats that in other words.
-    texts = [text for text in texts if "failed: tool_failed" in text] or texts
+    # Where a tool has raised or returned what is no result, the rest of the proof only repeats that in other words.
+    texts = [text for text in texts if "failed: tool_failed" in text or "failed: bad_result" in text] or texts
     return [Problem(places[task.id], _sentence(text) + _raised_at(text, suite, raised)) for text in texts]
 
 
@@ -222,11 +221,15 @@ def _remarks(suite: Suite, tools: Iterable[Tool]) -> Iterable[str]:
 def _summary(suite: Suite, n_tools: int) -> str:
     n_flows = len({task.cluster for task in suite.tasks})
     n_healthy = sum(not task.is_defective for task in suite.tasks)
+    tools = f", {_counted(n_tools, 'tool')}" if n_tools else ""
     return (
-        f"Suite {suite.name} in {_folder_text(suite)}: {len(suite.tasks)} tasks ({n_healthy} healthy, "
-        f"{len(suite.tasks) - n_healthy} with a defect) in {n_flows} flow{'s' if n_flows != 1 else ''}"
-        f"{f', {n_tools} tools' if n_tools else ''}"
+        f"Suite {suite.name} in {_folder_text(suite)}: {_counted(len(suite.tasks), 'task')} ({n_healthy} healthy, "
+        f"{len(suite.tasks) - n_healthy} with a defect) in {_counted(n_flows, 'flow')}{tools}"
     )
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def _task_places(suite: Suite) -> dict[str, str]:

@@ -6,6 +6,7 @@ Key and address are taken from the same family, so that a key is never sent to a
 
 import ipaddress
 import os
+import re
 import urllib.request
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -80,7 +81,6 @@ def endpoint_from_environment() -> Endpoint:
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(f"{key_setting} holds characters that no key has; was something else pasted into it?")
     secrets.remember(key)
-    secrets.without_password(base_url)
     return endpoint
 
 
@@ -97,16 +97,48 @@ def base_url_of(address: str, setting: str) -> str:
     there is no path at all, `/v1` is added.
 
     Raises:
-        ConfigError: not an http(s) address with a host, or one with a query.
+        ConfigError: not an http(s) address with a host, a bad port, or one with a user, a password or a query.
     """
     address = address.strip().rstrip("/").removesuffix(_PATH).rstrip("/")
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    if problem := _problem(address):
         raise ConfigError(
-            f"{setting}={secrets.without_password(address)!r} is not the address of a model server. "
+            f"{setting}={_shown(address)!r} is not the address of a model server: {problem}. "
             f"Set it like {DEFAULT_BASE_URL} or http://127.0.0.1:8000/v1 (with or without {_PATH})."
         )
-    return address if parts.path else f"{address}/v1"
+    return address if urlsplit(address).path else f"{address}/v1"
+
+
+def _problem(address: str) -> str | None:
+    """What is wrong with an address, in words that hold nothing of it that may be secret; None for a good one."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "its host cannot be read (an IPv6 address stands in square brackets)"
+    if parts.scheme not in ("http", "https") or "://" not in address:
+        return "it must begin with http:// or https://"
+    if "@" in parts.netloc:
+        return "a user or password does not belong into it; a key is given in LLM_API_KEY or OPENAI_API_KEY"
+    if not parts.hostname or any(character.isspace() for character in parts.netloc):
+        return "it names no host"
+    try:
+        is_port = parts.port is None or parts.port > 0
+    except ValueError:
+        is_port = False
+    if not is_port:
+        return "its port must be a number from 1 to 65535"
+    if parts.query or parts.fragment:
+        return "nothing may follow the path (no ? and no #); a key is given in LLM_API_KEY or OPENAI_API_KEY"
+    return None
+
+
+def _shown(address: str) -> str:
+    """The address without what may be secret: user and password, and all that follows a ? or #."""
+    main = re.split(r"[?#]", address, maxsplit=1)
+    scheme, separator, rest = main[0].rpartition("://")
+    # The last @ ends user and password, and a password may hold a slash.
+    _, at, host = rest.rpartition("@")
+    shown = f"{scheme}{separator}{'***@' if at else ''}{host if at else rest}{'?***' if len(main) > 1 else ''}"
+    return secrets.scrub(shown)
 
 
 def is_loopback(host: str) -> bool:

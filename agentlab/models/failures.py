@@ -1,5 +1,6 @@
 """Say why no answer came from a model server, and what to do about it, in words for the person who runs it."""
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -19,6 +20,30 @@ TRANSPORT_WORDS = {
     "not_http": "what came back is not an HTTP response",
     "connection_failed": "the connection failed",
 }
+
+_TOOLS = r"(\btools?\b|tool[_ ]choice|function[_ ]call\w*)"
+_NO_TOOLS = re.compile(
+    rf"{_TOOLS}.{{0,80}}(not (be )?support|unsupported|n't support|tool-call-parser)"
+    rf"|(not support|n't support|unsupported|no endpoints found that support).{{0,80}}{_TOOLS}",
+    re.IGNORECASE,
+)
+NO_TOOLS_ADVICE = "Use the strategy react, which needs no tools of the server, or a model that takes tools."
+
+
+def refuses_tools(words: str) -> bool:
+    """Return whether a server's words say that it, or the model, takes no tools in requests."""
+    return _NO_TOOLS.search(words) is not None
+
+
+def failure_kind(status: int | None, kind: str, words: str) -> str:
+    """Return the `ModelUnavailable.kind` of a failure; the arguments are those of `failure_message`."""
+    if status is None or kind == "quota_exhausted":
+        return kind
+    if refuses_tools(words):
+        return ""
+    if status in (401, 403, 407):
+        return "wrong_key"
+    return "not_found" if status in (404, 405) or 300 <= status < 400 else ""
 
 
 def transport_kind(error: BaseException) -> str:
@@ -46,7 +71,7 @@ def failure_message(model: str, endpoint: Endpoint, sends: int, status: int | No
     """
     times = "1 send" if sends == 1 else f"{sends} sends"
     what = TRANSPORT_WORDS.get(kind, "") if status is None else ""
-    said = "; ".join(filter(None, [what, words]))
+    said = words if what in words else "; ".join(filter(None, [what, words]))
     proxy = endpoint.proxy()
     through = (
         f" The request went through the proxy {proxy} from the environment; "
@@ -56,15 +81,17 @@ def failure_message(model: str, endpoint: Endpoint, sends: int, status: int | No
     )
     message = (
         f"No answer from {model} after {times} to {endpoint.request_url} (from {endpoint.url_setting}): "
-        f"{said.rstrip('.')}.{through} {_advice(model, endpoint, status, kind)}"
+        f"{said.rstrip('.')}.{through} {_advice(model, endpoint, status, kind, words)}"
     )
     return secrets.scrub(message.strip())
 
 
-def _advice(model: str, endpoint: Endpoint, status: int | None, kind: str) -> str:
+def _advice(model: str, endpoint: Endpoint, status: int | None, kind: str, words: str) -> str:
     address = "LLM_BASE_URL" if endpoint.url_setting.startswith("the default") else endpoint.url_setting
     if kind == "quota_exhausted":
-        return "Add credit to the account or use another key; finished runs are kept and the experiment can be resumed."
+        return "Add credit to the account or use another key."
+    if status is not None and refuses_tools(words):
+        return NO_TOOLS_ADVICE
     if status in (401, 407):
         return f"Check the key in {endpoint.key_setting}."
     if status == 403:
@@ -75,7 +102,7 @@ def _advice(model: str, endpoint: Endpoint, status: int | None, kind: str) -> st
         return f"Start the server, or correct {address}."
     if kind in ("unknown_host", "not_http", "certificate"):
         return f"Correct {address}, or check the network."
-    return "The run counts as infrastructure failure; resume the experiment when the server answers again."
+    return "Try again when the server answers."
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

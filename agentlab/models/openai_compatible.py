@@ -28,7 +28,14 @@ from agentlab import secrets
 from agentlab.errors import ConfigError, ModelUnavailable, QuotaExhausted
 from agentlab.json_values import to_json_value
 from agentlab.models.endpoint import NO_KEY, Endpoint, endpoint_from_environment, model_from_environment
-from agentlab.models.failures import TRANSPORT_WORDS, failure_message, transport_kind
+from agentlab.models.failures import (
+    NO_TOOLS_ADVICE,
+    TRANSPORT_WORDS,
+    failure_kind,
+    failure_message,
+    refuses_tools,
+    transport_kind,
+)
 from agentlab.models.prices import price_usd
 from agentlab.models.rate_limit import RateLimiter
 from agentlab.models.replies import REASONING_KEY, read_response
@@ -228,7 +235,9 @@ class OpenAICompatibleModel:
             raise self._unavailable(outcome, sends)
         if reply.problem in ("server_error", "quota_exhausted"):
             raise self._unavailable(outcome, sends)
-        if is_refused and "reasoning" in reply.detail:
+        if is_refused and refuses_tools(reply.detail):
+            reply = replace(reply, detail=f"{reply.detail.rstrip('.')}. {NO_TOOLS_ADVICE}")
+        elif is_refused and "reasoning" in reply.detail:
             setting, does = ("1", "sends") if self._replay_reasoning else ("0", "leaves out")
             hint = f" ({REASONING_VARIABLE}={setting} {does} the reasoning of earlier replies; try the other setting.)"
             reply = replace(reply, detail=reply.detail + hint)
@@ -247,6 +256,7 @@ class OpenAICompatibleModel:
         )
         error = QuotaExhausted(message) if reply.problem == "quota_exhausted" else ModelUnavailable(message)
         error.sends = sends
+        error.kind = failure_kind(outcome.status, outcome.transport or reply.problem or "", reply.detail)
         return error
 
     def _cost_usd(self, reply: Reply, sends: tuple[Send, ...]) -> float | None:

@@ -23,6 +23,10 @@ from agentlab.records import Usage
 PRICES_VARIABLE = "AGENTLAB_PRICES"
 _KEYS = ("model", "input_per_mtok", "output_per_mtok", "cached_input_per_mtok", "from")
 _MTOK = 1_000_000
+_EXPECTED = (
+    f"Expected is a YAML list of entries with the keys {', '.join(_KEYS)}, such as: "
+    "- {model: qwen-max, input_per_mtok: 1.6, output_per_mtok: 6.4, from: 2026-01-01}"
+)
 
 
 class Rates(NamedTuple):
@@ -73,7 +77,9 @@ def _own_rates(model: str) -> Rates | None:
     try:
         changed_ns = Path(path).stat().st_mtime_ns
     except OSError as error:
-        raise ConfigError(f"{PRICES_VARIABLE}={path}: the price file cannot be read ({error.strerror}).") from error
+        raise ConfigError(
+            f"{PRICES_VARIABLE}={path}: the price file cannot be read ({error.strerror}). {_EXPECTED}"
+        ) from error
     entries = _read_prices(path, changed_ns).get(model, ())
     today = datetime.datetime.now(datetime.UTC).date()
     begun = [entry for entry in entries if entry.begins <= today]
@@ -85,12 +91,18 @@ def _read_prices(path: str, changed_ns: int) -> dict[str, list[_Entry]]:
     """The entries of a price file by model; read once for each state of the file."""
     import yaml
 
+    if Path(path).is_dir():
+        raise ConfigError(f"{PRICES_VARIABLE}={path} is a folder, not a price file. {_EXPECTED}")
     try:
         lines = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the price file cannot be read: {error}") from error
+    # A date that is none, such as 2026-13-01, is a ValueError of the YAML reader.
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
+        words = " ".join(str(error).split()).rstrip(".")
+        raise ConfigError(
+            f"{path} (from {PRICES_VARIABLE}): the price file cannot be read: {words}. {_EXPECTED}"
+        ) from error
     if not isinstance(lines, list):
-        raise ConfigError(f"{path}: a price file is a YAML list of entries with the keys {', '.join(_KEYS)}.")
+        raise ConfigError(f"{path} (from {PRICES_VARIABLE}): the price file holds no list. {_EXPECTED}")
     prices: dict[str, list[_Entry]] = {}
     for number, line in enumerate(lines, 1):
         model, entry = _entry(line, f"{path}, entry {number}")

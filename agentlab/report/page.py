@@ -14,6 +14,7 @@ from agentlab.analysis.frames import load_calls, load_runs
 from agentlab.analysis.rates import by_strategy
 from agentlab.analysis.units import model_kind
 from agentlab.errors import ConfigError
+from agentlab.output_places import writing
 from agentlab.report.charts import Chart, failure_classes, forest, outcomes, stability_heatmap, tokens_by_actor
 from agentlab.report.decision import Decision, decide
 from agentlab.report.page_texts import TEXTS, PageTexts
@@ -52,7 +53,7 @@ def write_report(folder: str | Path, *, language: str = "en", out: str | Path | 
         out: file to write; None is `report.html` in the folder.
 
     Raises:
-        ConfigError: there is no experiment, it has no runs yet, or a database needs `out`.
+        ConfigError: there is no experiment, it has no runs yet, a database needs `out`, or the file cannot be written.
     """
     if out is None and "://" in str(folder):
         raise ConfigError("Say where to write with --out: the results are in a database, not in a folder.")
@@ -73,8 +74,9 @@ def write_report(folder: str | Path, *, language: str = "en", out: str | Path | 
         provenance=provenance(folder),
         definition=yaml.safe_dump(_as_declared(definition), allow_unicode=True, sort_keys=False),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
     return WrittenReport(path, sections[0]["sentence"])
 
 

@@ -13,6 +13,12 @@ from agentlab.records import Event, JsonObject, ToolResult, verdict_of
 from agentlab.report.run_texts import TEXTS, RunTexts
 from agentlab.tasks import CriterionView
 
+_NEVER_STARTED: JsonObject = {
+    "task": {"instruction": "", "criteria": []},
+    "strategy": {"name": ""},
+    "model": {"name": "", "kind": ""},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
@@ -54,6 +60,7 @@ class RunReport:
 
     instruction: str
     strategy: str
+    """Empty for a run that never began, because the environment could not be reset."""
     model: str
     model_kind: str
     end_reason: str
@@ -85,8 +92,10 @@ class RunReport:
         }
 
     def text(self, language: str = "en") -> str:
-        """Return the report as plain text: totals, calls, conclusion, the agent's claim."""
+        """Return the report as plain text: totals, calls, conclusion, the agent's claim; why, where none began."""
         words = TEXTS[language]
+        if not self.strategy:
+            return "\n".join([words.title, words.end(self.end_reason, self.message)])
         lines = [
             words.title,
             f"{words.task}: {self.instruction}",
@@ -127,7 +136,7 @@ class RunReport:
 
 def run_report(events: Sequence[Event]) -> RunReport:
     """Return the report of the run with these events; a pure function of the trace."""
-    start = next(event.data for event in events if event.kind == "run_start")
+    start = next((event.data for event in events if event.kind == "run_start"), _NEVER_STARTED)
     end = next((event.data for event in reversed(events) if event.kind == "run_end"), {})
     answer = end.get("answer") or {}
     calls = _calls(events)

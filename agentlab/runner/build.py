@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import agentlab
-from agentlab.answers import submit_tool
+from agentlab.answers import refuse_name_of_submit, submit_tool
 from agentlab.budget import Budget
-from agentlab.environments.base import Environment, Suite, settings_digest
+from agentlab.environments.base import Environment, Suite, settings_digest, settle
 from agentlab.environments.loading import load_suites
+from agentlab.environments.reference import run_in_thread
 from agentlab.errors import ConfigError, unknown_name
 from agentlab.json_values import canonical
 from agentlab.models.base import build_model
@@ -88,7 +89,7 @@ class PlannedRun:
 
     def environment(self) -> Environment:
         """Return a fresh environment."""
-        return self.design.suite.make_environment(self.design.environment_settings)
+        return self.design.suite.new_environment(self.design.environment_settings)
 
     def strategy(self) -> Strategy:
         """Return a fresh strategy."""
@@ -131,7 +132,7 @@ def plan_runs(experiment: Experiment, models: ModelPool) -> list[PlannedRun]:
     if not tasks:
         raise ConfigError(f"Experiment {experiment.name} has no tasks.")
     suites = {suite.name: suite for suite, _ in tasks}
-    offers = {name: _offer(suite, experiment) for name, suite in suites.items()}
+    offers = {name: run_in_thread(_offer(suite, experiment)) for name, suite in suites.items()}
     designs: dict[tuple[Any, ...], RunDesign] = {}
     planned = []
     for cell in cells(experiment, len(tasks)):
@@ -179,14 +180,15 @@ class _Offer(NamedTuple):
     """The environment's version."""
 
 
-def _offer(suite: Suite, experiment: Experiment) -> _Offer:
-    environment = suite.make_environment(experiment.environment)
+async def _offer(suite: Suite, experiment: Experiment) -> _Offer:
+    environment = suite.new_environment(experiment.environment)
     try:
-        tools = tuple(environment.tools())
+        tools = tuple(await settle(environment.tools()))
+        refuse_name_of_submit(tools)
         described = [[t.native_schema("en"), t.native_schema("zh"), t.effect, t.permission, t.max_uses] for t in tools]
         return _Offer(tools, run_id_of({"tools": described}), environment.version)
     finally:
-        environment.close()
+        await settle(environment.close())
 
 
 def _planned(experiment: Experiment, cell: CellOrder, design: RunDesign) -> PlannedRun:

@@ -3,6 +3,7 @@
 The journal is a store of the normal schema with one run in it.
 """
 
+import inspect
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from agentlab.records import Event, JsonObject
 from agentlab.runner.person import Person
 from agentlab.runner.rows import call_rows, run_row, step_rows
 from agentlab.runner.run_one import RunResult, knowledge_of, run_one
-from agentlab.runner.try_one import Resolved, resolve_task
+from agentlab.runner.try_one import Resolved, no_truth, resolve_task
 from agentlab.session import SessionSettings
 from agentlab.store import Store
 from agentlab.strategies.plan_execute import PlanExecute
@@ -118,7 +119,7 @@ async def do_goal(
         attempt = Attempt(store, run_id, number, about, held)
         strategy = PlanExecute(**about["parameters"])
         return await carry_out(
-            attempt, strategy, held.make_environment(about["environment"]), person or Person(), on_event
+            attempt, strategy, held.new_environment(about["environment"]), person or Person(), on_event
         )
     finally:
         store.close()
@@ -131,14 +132,18 @@ async def _refuse_what_cannot_work(about: JsonObject, suite: Suite, resolved: Re
     if about["language"] not in LANGUAGES:
         raise unknown_name("language", about["language"], LANGUAGES)
     PlanExecute(**about["parameters"])
-    await settle(suite.make_environment(about["environment"]).close())
+    environment = suite.new_environment(about["environment"])
+    is_async = inspect.iscoroutinefunction(environment.snapshot)
+    await settle(environment.close())
+    if is_async:
+        raise ConfigError(
+            f"snapshot() of the environment of the suite {suite.name} is asynchronous, and the journal of `agentlab "
+            "do` needs a plain one: it stores the state with every step that ends. Make `snapshot` a plain method."
+        )
     model = build_model(about["model"])
     await model.close()
     if model.kind == "simulated" and not resolved.has_truth:
-        raise ConfigError(
-            "A simulated model answers from the task's truth, and this goal is free text without one. Name a task of "
-            f"the suite (`agentlab list tasks --suite {about['suite']}`), or a real model (`--model openai:NAME`)."
-        )
+        raise no_truth(suite, about["goal"])
 
 
 async def carry_out(

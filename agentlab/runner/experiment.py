@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +18,16 @@ from agentlab.runner.rows import call_rows, run_row, step_rows
 from agentlab.runner.run_one import RunResult, knowledge_of, run_one
 from agentlab.runner.spec import Experiment, load_experiment
 from agentlab.runner.spending import SPENT_COLUMNS, Spending, refuse_unpriced
+from agentlab.runner.stopped_models import StoppedModels
 from agentlab.runner.store_writer import StoreWriter
 from agentlab.secrets import without_password
 from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, Store
 from agentlab.trace import pack
 
 RESULTS = Path("results")
+MOST_CAUSES_SHOWN = 5
+TRIED_AGAIN = ("infrastructure", "cancelled", "interrupted")
+"""End reasons of runs that the same command runs again."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,8 @@ class ExperimentSummary:
     """Runs that were finished before, or are being run by another process."""
     infrastructure: int = 0
     errors: int = 0
+    causes: Counter[str] = field(default_factory=Counter)
+    """Runs of this call that ended in infrastructure trouble or an error, by what went wrong and what to do."""
     warnings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -50,11 +56,23 @@ class ExperimentSummary:
             text += f"; {self.infrastructure} ended in infrastructure trouble (the same command tries them again)"
         if self.errors:
             text += f"; {self.errors} ended with an error of agentlab's own (no headline while any exist)"
-        return ". ".join([text, *self.warnings])
+        return "\n".join([text, *self._sentences()])
+
+    @property
+    def is_failure(self) -> bool:
+        """True when runs ended in infrastructure trouble or an error, and none of this call ended well."""
+        troubled = self.infrastructure + self.errors
+        return troubled > 0 and self.executed == troubled
+
+    def _sentences(self) -> list[str]:
+        causes = [f"{count} x {cause}" for cause, count in self.causes.most_common(MOST_CAUSES_SHOWN)]
+        if (left_out := len(self.causes) - len(causes)) > 0:
+            causes.append(f"{left_out} further causes: see agentlab status")
+        return [f"{sentence.rstrip('.')}." for sentence in (*causes, *self.warnings)]
 
     def _repr_html_(self) -> str:
         counts = ("planned", "executed", "already_done", "infrastructure", "errors")
-        head = lines(f"{self.experiment} in {without_password(self.store)}", *self.warnings)
+        head = lines(f"{self.experiment} in {without_password(self.store)}", *self._sentences())
         return head + table(counts, [[getattr(self, name) for name in counts]])
 
 
@@ -118,7 +136,7 @@ async def _run_experiment(
                 "Repeats at temperature 0 may be identical: a flip rate of 0 then shows no stability"
             )
         spending = Spending(experiment.max_cost_usd, experiment.max_tokens)
-        spending.add_stored(store.read("runs", SPENT_COLUMNS))
+        spending.add_stored(store.read("runs", SPENT_COLUMNS), store.trace)
         with progress_for(len(planned), experiment.name, is_quiet=is_quiet) as progress:
             engine = _Engine(store, models, summary, progress, spending, retry_errors)
             await engine.run(planned, experiment.concurrency)
@@ -152,7 +170,8 @@ class _Engine:
         self._spending = spending
         self._retry_errors = retry_errors
         self._writer = StoreWriter(store)
-        self._exhausted: set[str] = set()
+        self._stopped = StoppedModels()
+        self._limit: str | None = None
         self._running: dict[str, int] = {}
 
     async def run(self, planned: list[PlannedRun], concurrency: int) -> None:
@@ -170,20 +189,31 @@ class _Engine:
                 self._store.interrupt(run_id, attempt)
             self._writer.stop()
             self._writer.join(BUSY_TIMEOUT_S)
+        self._say_what_is_left(planned)
 
     async def _work(self, queue: deque[PlannedRun]) -> None:
         while queue:
             if limit := self._spending.reached():
-                self._stop(queue, limit)
+                self._limit = limit
+                queue.clear()
                 return
             planned = queue.popleft()
-            if planned.cell.model not in self._exhausted:
+            if planned.cell.model not in self._stopped:
                 await self._run(planned)
             self._progress.advance()
 
-    def _stop(self, queue: deque[PlannedRun], limit: str) -> None:
-        self._summary.warnings.append(f"{limit}: {len(queue)} runs were not looked at")
-        queue.clear()
+    def _say_what_is_left(self, planned: list[PlannedRun]) -> None:
+        """Say why runs were not started, and how many are still to do."""
+        if self._limit or self._stopped.names():
+            left = _still_to_do(self._store, {run.run_id for run in planned}, self._retry_errors)
+            self._summary.warnings += [
+                f"No further run of {model} was started: {left[model]} of its runs are still to do, "
+                "and the same command continues with them"
+                for model in self._stopped.names()
+            ]
+            if self._limit:
+                self._summary.warnings.append(f"{self._limit}: {left.total()} runs are still to do")
+        self._summary.warnings += self._spending.doubts()
 
     async def _run(self, planned: PlannedRun) -> None:
         run_id = planned.run_id
@@ -202,15 +232,27 @@ class _Engine:
         self._summary.executed += 1
         self._summary.infrastructure += result.end_reason == "infrastructure"
         self._summary.errors += result.end_reason == "error"
-        if result.is_quota_exhausted:
-            self._exhausted.add(planned.cell.model)
-            self._summary.warnings.append(f"No further run of {planned.cell.model} was started: {result.error}")
+        if result.end_reason in ("infrastructure", "error"):
+            self._summary.causes[result.error or "no cause is known"] += 1
+        self._stopped.learn(planned.cell.model, result)
 
     async def _beat(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             while True:
                 await asyncio.sleep(HEARTBEAT_S)
                 await self._writer.run(self._store.heartbeat)
+
+
+def _still_to_do(store: Store, run_ids: set[str], retry_errors: bool) -> Counter[str]:
+    """How many of these runs the same command would run, by model."""
+    # The rows come in the order of attempts, so the last attempt of a run is what stays.
+    last = {row["run_id"]: row for row in store.read("runs", ("run_id", "model", "state", "end_reason"))}
+    again = (*TRIED_AGAIN, "error") if retry_errors else TRIED_AGAIN
+    return Counter(
+        row["model"]
+        for run_id, row in last.items()
+        if run_id in run_ids and (row["state"] in ("planned", "interrupted") or row["end_reason"] in again)
+    )
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -78,7 +78,7 @@ def _ended(content: JournalContent, end_reason: str) -> Done:
 async def _resume(
     attempt: Attempt, content: JournalContent, person: Person, on_event: Callable[[Event], Any] | None
 ) -> Done:
-    environment = attempt.suite.make_environment(attempt.about["environment"])
+    environment = attempt.suite.new_environment(attempt.about["environment"])
     strategy = PlanExecute(**attempt.about["parameters"])
     if content.state is not None:
         waiting = await _settle_what_is_open(attempt, content, environment, person)
@@ -87,7 +87,7 @@ async def _resume(
             return Done(None, bool(attempt.about["has_truth"]), waiting, content.state.status)
         strategy = Resumed(content, **attempt.about["parameters"])
     # A fresh one: what was looked up may have changed the first.
-    environment = attempt.suite.make_environment(attempt.about["environment"])
+    environment = attempt.suite.new_environment(attempt.about["environment"])
     if content.snapshot is not None:
         environment = Restored(environment, content.snapshot)
     return await carry_out(attempt, strategy, environment, person, on_event)
@@ -99,7 +99,7 @@ async def _settle_what_is_open(
     """Bring a plan that was cut short into a state it can go on from; what a person has to decide first is returned."""
     state = content.state
     assert state is not None
-    tools = {tool.name: tool for tool in environment.tools()}
+    tools = {tool.name: tool for tool in await settle(environment.tools())}
     journal = attempt.journal()
     journal.changes(state.interrupt())
     await _look_up(content, environment, tools, journal, person)

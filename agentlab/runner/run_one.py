@@ -19,6 +19,7 @@ from agentlab.errors import (
     ConfigError,
     InfrastructureError,
     Interrupted,
+    ModelUnavailable,
     QuotaExhausted,
     StopRun,
 )
@@ -55,6 +56,8 @@ class RunResult:
     wall_s: float
     error: str | None = None
     is_quota_exhausted: bool = False
+    failure_kind: str = ""
+    """`ModelUnavailable.kind` of what ended the run; empty for any other end."""
 
     @property
     def ended_at(self) -> datetime.datetime:
@@ -149,6 +152,7 @@ async def run_one(
         wall_s=time.perf_counter() - trace.started,
         error=message,
         is_quota_exhausted=isinstance(ended.error, QuotaExhausted),
+        failure_kind=ended.error.kind if isinstance(ended.error, ModelUnavailable) else "",
     )
 
 
@@ -219,11 +223,13 @@ async def _close(environment: Environment, trace: Trace) -> None:
 
 
 def _message(error: Exception | None) -> str | None:
-    """What went wrong, in words; of a bug also where."""
+    """What went wrong, in words; of a foreign exception also its class, of a bug where."""
     if error is None:
         return None
+    if isinstance(error, AgentLabError):
+        return scrub(str(error))
     text = f"{type(error).__name__}: {error}"
-    if not isinstance(error, AgentLabError | TimeoutError):
+    if not isinstance(error, TimeoutError):
         last = traceback.extract_tb(error.__traceback__)[-1]
         text += f" ({Path(last.filename).name}, line {last.lineno})"
     return scrub(text)

@@ -1,6 +1,8 @@
 """What an experiment declares (YAML), and the identity of each run in it."""
 
+import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +21,12 @@ from pydantic import (
 )
 
 from agentlab.budget import Budget
-from agentlab.environments.loading import locate
-from agentlab.errors import ConfigError
+from agentlab.environments.loading import load_suites, locate, refuse_unknown_suite
+from agentlab.errors import ConfigError, unknown_name
 from agentlab.json_values import canonical
+from agentlab.models.base import PROVIDERS, build_model
 from agentlab.records import JsonObject
+from agentlab.strategies.base import build_strategy
 from agentlab.tasks import Language
 
 
@@ -110,6 +114,20 @@ class Experiment(_Frozen):
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("models", "languages", "tasks")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := [name for name, count in Counter(value).items() if count > 1]:
+            raise ValueError(f"{', '.join(twice)} stands here more than once; name each once (`repeats` repeats runs)")
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _no_place(cls, value: str) -> str:
+        if value in (".", ".."):
+            raise ValueError("the name becomes a folder under results/, so it cannot be . or ..")
+        return value
+
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
         titles = [entry.title for entry in self.strategies]
@@ -131,28 +149,105 @@ def load_experiment(path: str | Path) -> Experiment:
     Suite folders are looked up beside the file first, then in the working directory.
 
     Raises:
-        ConfigError: the file is missing, is no YAML, or a field is wrong; names file, line and allowed values.
+        ConfigError: the file is missing, is no YAML, a field is wrong, or a name is unknown; names file, line and
+            allowed values.
+        TaskError: a task of a suite cannot be used.
     """
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        near = sorted(str(found) for found in file.parent.glob("*.yaml")) if file.parent.is_dir() else []
-        raise ConfigError(
-            f"{file}: {error.strerror or error}. Experiment files here: {', '.join(near) or 'none'}."
-        ) from error
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{file} is not valid YAML: {error}") from error
+    node, data = _read(file)
     if not isinstance(data, dict):
         raise ConfigError(f"{file}, line 1: an experiment is a mapping with {', '.join(_required())}.")
     try:
         experiment = Experiment.model_validate(data)
     except ValidationError as error:
         raise ConfigError("\n".join(_in_words(file, node, problem) for problem in error.errors())) from error
-    return experiment.replaced(suites=_located(experiment.suites, file, node))
+    experiment = experiment.replaced(suites=_located(experiment.suites, file, node))
+    _refuse_unknown_names(experiment, file, node)
+    return experiment
+
+
+class _Loader(yaml.SafeLoader):
+    """Says in which line a value is that looks like a date or a number and is none (2026-13-45)."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+
+
+def _read(file: Path) -> tuple[yaml.Node | None, Any]:
+    """The file as nodes, which know their lines, and as data."""
+    content = b""
+    try:
+        content = file.read_bytes()
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        here = file.parent.glob("*.yaml") if file.parent.is_dir() else ()
+        near = sorted(str(found) for found in here if found.is_file())
+        raise ConfigError(
+            f"{file}: {error.strerror or error}. Experiment files here: {', '.join(near) or 'none'}."
+        ) from error
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{file}, line {line}: this is no UTF-8 text. Save the file in UTF-8.") from error
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        _refuse_keys_used_twice(file, node)
+        return node, yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file} is not valid YAML: {str(error).replace('<unicode string>', str(file))}") from error
+
+
+def _refuse_keys_used_twice(file: Path, root: yaml.Node | None) -> None:
+    """YAML readers keep the last of several equal keys, so the others would be ignored without a word."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        if isinstance(node, yaml.MappingNode):
+            waiting += [value for _, value in node.value]
+            lines: dict[str, int] = {}
+            for key, _ in node.value:
+                line = key.start_mark.line + 1
+                if not isinstance(key, yaml.ScalarNode):
+                    continue
+                if key.value in lines:
+                    raise ConfigError(
+                        f"{file}, line {line}: the key {key.value!r} stands in line {lines[key.value]} already. "
+                        "Remove one of them."
+                    )
+                lines[key.value] = line
+
+
+def _refuse_unknown_names(experiment: Experiment, file: Path, node: yaml.Node | None) -> None:
+    """Refuse what names nothing, where it stands in the file."""
+    for index, entry in enumerate(experiment.strategies):
+        with _at(file, node, ["strategies", index]):
+            build_strategy(entry.name, entry.parameters)
+    for index, name in enumerate(experiment.models):
+        with _at(file, node, ["models", index]):
+            if name.partition(":")[0] not in PROVIDERS:
+                build_model(name)
+    if experiment.tasks:
+        ids = [task.id for suite in load_suites(experiment.suites) for task in suite.tasks]
+        for index, name in enumerate(experiment.tasks):
+            if name not in ids:
+                with _at(file, node, ["tasks", index]):
+                    raise unknown_name("task", name, ids)
+
+
+@contextlib.contextmanager
+def _at(file: Path, node: yaml.Node | None, location: list[Any]) -> Iterator[None]:
+    """Put file and line before the words of an error."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{file}, line {_line_of(node, location)}: {error}") from error
 
 
 def run_seed(experiment_seed: int, task_id: str, repeat: int) -> int:
@@ -195,10 +290,10 @@ def _located(suites: tuple[str, ...], file: Path, node: yaml.Node | None) -> tup
     """The suites with folders as seen from the working directory."""
     located = []
     for index, name in enumerate(suites):
-        try:
-            located.append(locate(name, file.parent))
-        except ConfigError as error:
-            raise ConfigError(f"{file}, line {_line_of(node, ['suites', index])}: {error}") from error
+        with _at(file, node, ["suites", index]):
+            found = locate(name, file.parent)
+            refuse_unknown_suite(found)
+            located.append(found)
     return tuple(located)
 
 
@@ -213,6 +308,9 @@ def _in_words(file: Path, node: yaml.Node | None, problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         return f"{where}unknown field {location[-1]!r}. Valid: {', '.join(_fields_beside(location))}."
     field = ".".join(str(part) for part in location)
+    if problem["type"] == "tuple_type":
+        found = problem["input"]
+        return f"{where}{field} must be a list, for example `{field}: [{found if isinstance(found, str) else '...'}]`."
     text = f"{where}{field + ': ' if field else ''}{problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "missing":
         return f"{text}. Needed: {', '.join(_required())}."

@@ -1,5 +1,6 @@
 """One run outside any experiment: `agentlab try`, and the notebooks that show a task step by step."""
 
+import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,6 +65,18 @@ def resolve_task(suite: Suite, text: str) -> Resolved:
     return Resolved(free, False)
 
 
+def no_truth(suite: Suite, text: str) -> ConfigError:
+    """Return the error for a text without truth that a simulated model is asked about, with near names."""
+    names = [*dict.fromkeys(task.subject for task in suite.tasks if task.subject), *(task.id for task in suite.tasks)]
+    near = difflib.get_close_matches(text.strip(), names, n=3)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return ConfigError(
+        f"{text!r} names no task of the suite {suite.name}.{meant} As free text it has no truth, which a "
+        "simulated model answers from. Name a task (`agentlab list tasks --suite SUITE` shows them), or take a real "
+        "model (`--model openai:NAME`)."
+    )
+
+
 async def try_task(
     text: str,
     *,
@@ -98,6 +111,8 @@ async def try_task(
     chosen = dict(parameters or {})
     if "max_rounds" in parameters_of(strategy):
         chosen.setdefault("max_rounds", TRY_ROUNDS)
+    if thinker.kind == "simulated" and not resolved.has_truth:
+        raise no_truth(held, text)
     settings = SessionSettings(
         language=language,
         temperature=temperature,
@@ -106,7 +121,7 @@ async def try_task(
     try:
         result = await run_one(
             resolved.task,
-            held.make_environment({}),
+            held.new_environment({}),
             build_strategy(strategy, chosen),
             thinker,
             settings,

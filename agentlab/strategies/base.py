@@ -76,6 +76,24 @@ def _class_of(name: str) -> Any:
     return getattr(importlib.import_module(module), class_name)
 
 
+def whole_number(name: str, value: Any, *, least: int = 1, or_none: bool = False) -> Any:
+    """Return the value of a strategy's parameter.
+
+    Args:
+        name: of the parameter.
+        value: as it was given.
+        least: the smallest number that works.
+        or_none: whether None (no limit) is valid too.
+
+    Raises:
+        ConfigError: it is no whole number (truth values are none), or too small.
+    """
+    if (or_none and value is None) or (isinstance(value, int) and not isinstance(value, bool) and value >= least):
+        return value
+    expected = f"a whole number of at least {least}{', or null for no limit' if or_none else ''}"
+    raise ConfigError(f"{name} is {value!r}, expected {expected}.")
+
+
 def rounds(max_rounds: int | None) -> Iterator[int]:
     """Yield 1, 2, ...; after `max_rounds` the run ends with `budget_rounds` (None: only the budget limits).
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentlab.errors import ConfigError, StopRun, unknown_name
+from agentlab.errors import StopRun, unknown_name
 from agentlab.evidence import findings_of
 from agentlab.planning.outcomes import Ended, StepOutcome, is_high_risk
 from agentlab.planning.plan import PlanGraph, PlanStep
@@ -25,6 +25,7 @@ from agentlab.records import (
     verdict_of,
 )
 from agentlab.session import Session, SuiteKnowledge
+from agentlab.strategies.base import whole_number
 from agentlab.strategies.plan_format import PlanFormat
 from agentlab.strategies.plan_workers import GoalWorker, PersonsApproval, polished
 from agentlab.strategies.planner import Planner
@@ -80,16 +81,14 @@ class PlanExecute:
         reporter: Reporter = "python",
     ) -> None:
         if on_surprise not in SURPRISES:
-            raise unknown_name("on_surprise", on_surprise, SURPRISES)
+            raise unknown_name("on_surprise", str(on_surprise), SURPRISES)
         if reporter not in REPORTERS:
-            raise unknown_name("reporter", reporter, REPORTERS)
-        if parallelism < 1 or max_repairs < 0 or max_replans < 0:
-            raise ConfigError("parallelism must be at least 1, max_repairs and max_replans at least 0")
-        self.parallelism = parallelism
-        self.max_repairs = max_repairs
-        self.max_replans = max_replans
+            raise unknown_name("reporter", str(reporter), REPORTERS)
+        self.parallelism: int = whole_number("parallelism", parallelism)
+        self.max_repairs: int = whole_number("max_repairs", max_repairs, least=0)
+        self.max_replans: int = whole_number("max_replans", max_replans, least=0)
         self.on_surprise = on_surprise
-        self.max_steps = max_steps
+        self.max_steps: int = whole_number("max_steps", max_steps)
         self.reporter = reporter
         if reporter == "model":
             self.prompts = (*self.prompts, "plan_report")

@@ -3,7 +3,7 @@
 from agentlab.prompts import load_prompt
 from agentlab.records import Answer, CallIntent, FinishIntent, Message, ToolCall, ToolResult, Unreadable
 from agentlab.session import Session
-from agentlab.strategies.base import rounds, system_message, task_message
+from agentlab.strategies.base import rounds, system_message, task_message, whole_number
 from agentlab.strategies.react_format import ReactFormat
 from agentlab.strategies.react_reader import Turn, read_turn
 from agentlab.tools import Tool
@@ -43,7 +43,7 @@ class ReAct:
     formats = (ReactFormat,)
 
     def __init__(self, max_rounds: int | None = None) -> None:
-        self.max_rounds = max_rounds
+        self.max_rounds: int | None = whole_number("max_rounds", max_rounds, or_none=True)
 
     async def solve(self, session: Session) -> Answer:
         """Return the model's answer."""

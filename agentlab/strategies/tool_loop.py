@@ -3,7 +3,7 @@
 from agentlab.models.replies import assistant_message, tool_message
 from agentlab.records import Answer, FinishIntent, Message, Reply, Unreadable
 from agentlab.session import Session
-from agentlab.strategies.base import rounds, system_message, task_message
+from agentlab.strategies.base import rounds, system_message, task_message, whole_number
 from agentlab.strategies.native import NativeFormat
 
 
@@ -25,7 +25,7 @@ class ToolLoop:
     formats = (NativeFormat,)
 
     def __init__(self, max_rounds: int | None = None) -> None:
-        self.max_rounds = max_rounds
+        self.max_rounds: int | None = whole_number("max_rounds", max_rounds, or_none=True)
 
     async def solve(self, session: Session) -> Answer:
         """Return the model's answer."""

@@ -95,3 +95,10 @@ def test_nothing_to_load_is_an_error(tmp_path: Path) -> None:
         load_runs([])
     with pytest.raises(ConfigError, match="There is no experiment"):
         load_runs(tmp_path)
+
+
+def test_an_export_to_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    source = a_store(tmp_path / "s", {"r": [("answered", 1)]})
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"file/p/runs\.parquet cannot be written: .* Name another place"):
+        export_parquet(source, tmp_path / "file" / "p")

@@ -123,6 +123,54 @@ def test_a_wrong_endpoint_says_what_to_do_and_keeps_the_key(
     for word in words:
         assert word.lower() in done.stderr.lower()
     assert key not in done.stdout + done.stderr
+    for unwanted in ("ModelUnavailable", "QuotaExhausted", "experiment", ".."):
+        assert unwanted not in done.stderr
+
+
+BROKEN_SUITE = """
+import dataclasses
+
+from agentlab.environments import base
+
+
+class Broken:
+    version = "1"
+
+    def reset(self, task, seed):
+        raise LookupError("a bug of the suite")
+
+    def facts(self):
+        return {}
+
+    def close(self):
+        pass
+
+
+def load_suite():
+    return dataclasses.replace(base.load_suite("orders"), name="broken", make_environment=lambda settings: Broken())
+"""
+
+
+def test_a_run_that_ends_with_an_error_lets_try_exit_with_1(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "suite.py").write_text(BROKEN_SUITE)
+    done = agentlab("try", "ORDER1001", "--suite", str(folder))
+    assert "agentlab: LookupError: a bug of the suite (suite.py, line " in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_run_in_which_nothing_ended_well_exits_with_1(chat_server: ChatServer, tmp_path: Path) -> None:
+    spec = tmp_path / "small.yaml"
+    spec.write_text(SPEC)
+    chat_server.script([{"status": 401, "body": {"error": {"message": "bad key"}}}])
+    done = agentlab(
+        "run", str(spec), "--model", "openai:m", "--concurrency", "1", "--out", str(tmp_path / "out"),
+        LLM_BASE_URL=chat_server.base_url, LLM_API_KEY="sk-secret-of-the-user-42",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "3 x No answer from openai:m" in done.stdout
+    assert "Check the key in LLM_API_KEY." in done.stdout
 
 
 def test_nothing_listening_and_no_such_host_say_so() -> None:

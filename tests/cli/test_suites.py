@@ -140,3 +140,19 @@ def test_a_module_of_the_working_directory_needs_no_installation(tmp_path: Path)
 def test_help_says_what_the_commands_are_for(tmp_path: Path) -> None:
     assert "Write a small working suite" in agentlab(tmp_path, "init", "suite", "--help").stdout
     assert "exit code 1" in agentlab(tmp_path, "check", "suite", "--help").stdout
+
+
+def test_the_next_command_can_be_copied_as_it_stands(tmp_path: Path) -> None:
+    shown = agentlab(tmp_path, "init", "suite", "my checks").stdout.split("\n")
+    assert shown[-2] == "Next: agentlab check suite 'my checks'"
+
+
+def test_try_says_why_a_run_could_not_begin(tmp_path: Path) -> None:
+    agentlab(tmp_path, "init", "suite", "mine")
+    file = tmp_path / "mine" / "environment.py"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("starting_state(task, BASE)", "starting_state(task, BASES)"), encoding="utf-8")
+    done = agentlab(tmp_path, "try", "dark-mode", "--suite", "./mine")
+    assert "NameError: name 'BASES' is not defined" in done.stdout
+    assert "StopIteration" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

@@ -59,6 +59,18 @@ FAULTS: list[tuple[str, Fault, str]] = [
         "raised in mine/environment.py, line # (`passed = 0 <= percent <= 100 if flag[\"is_onn\"] else",
     ),
     (
+        "a result that is neither yes nor no",
+        lambda f: edit(f / ENVIRONMENT, "bool(flag[\"owner\"])", '"no"'),
+        "mine/tasks.jsonl, line 1 (dark-mode): step 'owner' (check_owner) failed: bad_result: check_owner ran, but its "
+        "result has passed='no' (str), expected True, False or None.",
+    ),
+    (
+        "a tool named submit",
+        lambda f: (edit(f / ENVIRONMENT, "def check_owner", "def submit"), edit(f / TASKS, "check_owner", "submit")),
+        "mine/environment.py, line #: The tool name 'submit' is taken: it is the tool with which every model hands in "
+        "its answer. Give the suite's tool another name.",
+    ),
+    (
         "reset raises",
         lambda f: edit(f / ENVIRONMENT, "starting_state(task, BASE)", "starting_state(task, BASES)"),
         "mine/environment.py, line # (`self._tools.state = starting_state(task, BASES)`): reset() for "
@@ -198,3 +210,26 @@ def test_a_check_works_inside_a_running_loop(suite_folder: Path) -> None:
         return check_suite("mine")
 
     assert asyncio.run(inside()).problems == ()
+
+
+def test_a_single_thing_is_counted_as_one(suite_folder: Path) -> None:
+    (suite_folder / TASKS).write_text(
+        (suite_folder / TASKS).read_text(encoding="utf-8").split("\n")[0], encoding="utf-8"
+    )
+    assert ": 1 task (1 healthy, 0 with a defect) in 1 flow, 3 tools" in check_suite("mine").text()
+
+
+def test_an_asynchronous_environment_is_checked_alike(suite_folder: Path) -> None:
+    file = suite_folder / ENVIRONMENT
+    head, line, rest = file.read_text(encoding="utf-8").partition("    version = ")
+    rest = rest.replace("    def ", "    async def ").replace("async def __init__", "def __init__")
+    rest = rest.replace("return self.snapshot()", "return await self.snapshot()")
+    file.write_text(head + line + rest, encoding="utf-8")
+    edit(
+        suite_folder / "suite.py",
+        "default_criteria=",
+        'approved_tools={"dark-mode": ("get_flag",)},\n        default_criteria=',
+    )
+    assert [str(problem) for problem in check_suite("mine").problems] == [
+        "mine: approved_tools of dark-mode: 'get_flag' is no tool with permission ask."
+    ]

@@ -74,13 +74,39 @@ def test_a_missing_key_names_the_variables_and_the_alternatives() -> None:
         assert word in str(raised.value)
 
 
-def test_keys_and_passwords_become_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_becomes_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_API_KEY", "sk-endpoint-test-key")
-    monkeypatch.setenv("LLM_BASE_URL", "https://user:endpoint-pass@llm.example.com/v1")
+    monkeypatch.setenv("LLM_BASE_URL", "https://llm.example.com/v1")
     endpoint = endpoint_from_environment()
-    assert endpoint.request_url == "https://user:***@llm.example.com/v1/chat/completions"
     assert "sk-endpoint-test-key" not in repr(endpoint)
-    assert secrets.scrub("sk-endpoint-test-key endpoint-pass") == "*** ***"
+    assert secrets.scrub("sk-endpoint-test-key") == "***"
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("http://[::1/v1", "host cannot be read"),
+        ("http://[nothing]/v1", "host cannot be read"),
+        ("http://127.0.0.1:port/v1", "port must be a number from 1 to 65535"),
+        ("http://127.0.0.1:99999/v1", "port must be a number from 1 to 65535"),
+        ("http://127.0.0.1:0/v1", "port must be a number from 1 to 65535"),
+        ("http:///v1", "names no host"),
+        ("http:127.0.0.1/v1", "must begin with http:// or https://"),
+        ("llm.example.com/v1?api_key=endpoint-pass", "must begin with http:// or https://"),
+        ("https://llm.example.com/v1?api_key=endpoint-pass", "nothing may follow the path"),
+        ("https://llm.example.com/v1#endpoint-pass", "nothing may follow the path"),
+        ("https://user:endpoint-pass@llm.example.com/v1", "a user or password"),
+        ("https://endpoint-pass@llm.example.com/v1", "a user or password"),
+        ("user:endpoint-pass@llm.example.com/v1", "must begin with http:// or https://"),
+        ("https://user:endpoint-pass/a@llm.example.com/v1", "port must be a number"),
+    ],
+)
+def test_a_wrong_address_says_what_is_wrong_and_shows_no_secret(address: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as raised:
+        base_url_of(address, "LLM_BASE_URL")
+    assert "http://127.0.0.1:8000/v1" in str(raised.value)
+    assert "endpoint-pass" not in str(raised.value)
+    assert "endpoint-pass" not in repr(raised.value.__context__)
 
 
 @pytest.mark.parametrize("key", ["密钥-secret", "sk-one\nsk-two"])

@@ -6,7 +6,7 @@ import pytest
 
 from agentlab.errors import ModelUnavailable
 from agentlab.models.endpoint import Endpoint
-from agentlab.models.failures import TRANSPORT_WORDS, failure_message, transport_kind
+from agentlab.models.failures import TRANSPORT_WORDS, failure_kind, failure_message, refuses_tools, transport_kind
 from agentlab.models.openai_compatible import OpenAICompatibleModel
 from agentlab.models.retry import RetryPolicy
 from agentlab.records import ModelRequest
@@ -80,3 +80,38 @@ def test_the_default_address_is_corrected_by_the_first_variable() -> None:
     message = failure_message("openai:m", endpoint, 5, None, "unknown_host", "")
     assert "5 sends to https://api.openai.com/v1/chat/completions (from the default address)" in message
     assert "Correct LLM_BASE_URL" in message
+
+
+@pytest.mark.parametrize("kind", ["refused", "unknown_host", "timed_out"])
+def test_what_the_transport_says_is_said_once(kind: str) -> None:
+    words = TRANSPORT_WORDS[kind] + (" (60 s)" if kind == "timed_out" else "")
+    message = failure_message("openai:m", ENDPOINT, 5, None, kind, words)
+    assert message.count(TRANSPORT_WORDS[kind]) == 1
+    assert f": {words}. " in message
+
+
+def test_one_try_is_not_told_about_experiments() -> None:
+    for status, kind in ((429, "quota_exhausted"), (503, "server_error"), (None, "timed_out")):
+        assert "experiment" not in failure_message("openai:m", ENDPOINT, 1, status, kind, "words")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "HTTP 400: tools is not supported by this model",
+        "HTTP 400: registry.ollama.ai/library/gemma:2b does not support tools",
+        'HTTP 400: "auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+        "HTTP 404: No endpoints found that support tool use.",
+        "HTTP 400: Unsupported parameter: 'tools'",
+        "HTTP 400: This model doesn't support function calling",
+    ],
+)
+def test_words_that_refuse_tools(words: str) -> None:
+    assert refuses_tools(words)
+    assert failure_kind(404, "request_refused", words) == ""
+    assert "Use the strategy react" in failure_message("openai:m", ENDPOINT, 1, 404, "request_refused", words)
+
+
+@pytest.mark.parametrize("words", ["temperature is not supported", "The tool result is too long", "no such model"])
+def test_words_that_do_not(words: str) -> None:
+    assert not refuses_tools(words)

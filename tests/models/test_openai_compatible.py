@@ -301,6 +301,13 @@ def test_a_refused_request_is_a_reply_and_is_not_repeated(chat_server: ChatServe
     assert len(reply.sends) == 1
 
 
+def test_a_server_that_takes_no_tools_brings_advice(chat_server: ChatServer, make_request: MakeRequest) -> None:
+    chat_server.script([error_response(400, "tools is not supported by this model", param="tools")])
+    (reply,) = run(model_at(chat_server.base_url), make_request())
+    assert reply.problem == "request_refused"
+    assert "tools is not supported by this model. Use the strategy react" in reply.detail
+
+
 def test_the_newer_name_of_the_output_limit_is_learnt_once(chat_server: ChatServer, make_request: MakeRequest) -> None:
     message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     chat_server.script([error_response(400, message, param="max_tokens"), text_response()])

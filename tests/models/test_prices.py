@@ -126,7 +126,11 @@ def test_a_changed_file_is_read_again(price_file: Path) -> None:
         ("- {model: m, input_per_mtok: .nan, output_per_mtok: 1}", "'input_per_mtok' must be a price"),
         ("- {model: m, input_per_mtok: 1, output_per_mtok: 1, since: 2026-01-01}", "unknown key 'since'"),
         ("- {model: m, input_per_mtok: 1, output_per_mtok: 1, from: soon}", "'from' must be a date"),
-        ("- {model: m", "cannot be read"),
+        ("- {model: m", r"cannot be read: .*Expected is a YAML list.*from: 2026-01-01"),
+        (
+            "- {model: m, input_per_mtok: 1, output_per_mtok: 1, from: 2026-13-01}",
+            r"month must be in 1\.\.12.*YAML list",
+        ),
     ],
 )
 def test_a_wrong_file_is_explained(price_file: Path, text: str, message: str) -> None:
@@ -139,3 +143,10 @@ def test_a_wrong_file_is_explained(price_file: Path, text: str, message: str) ->
 def test_a_missing_file_is_explained(price_file: Path) -> None:
     with pytest.raises(ConfigError, match="AGENTLAB_PRICES"):
         price_usd("m", USAGE)
+
+
+def test_a_folder_is_no_price_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_PRICES", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"is a folder, not a price file\. Expected is a YAML list") as raised:
+        price_usd("m", USAGE)
+    assert str(tmp_path) in str(raised.value)

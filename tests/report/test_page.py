@@ -94,3 +94,9 @@ def test_an_experiment_that_has_only_been_planned_shows_no_data(tmp_path: Path) 
 def test_a_missing_folder_says_what_makes_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="agentlab run SPEC --out"):
         write_report(tmp_path / "nowhere")
+
+
+def test_a_place_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"file/r\.html cannot be written: .* Name another place"):
+        write_report(folder, out=tmp_path / "file" / "r.html")

@@ -49,6 +49,23 @@ def test_a_declaration_is_read(spec: Path) -> None:
         ("repeats: 2", "baseline: plan", ["baseline 'plan'", "tool_loop"]),
         ("repeats: 2", "repeats: [2", ["not valid YAML", "line"]),
         ("name: e", "name: a/b", ["line 1", "name"]),
+        ("name: e", "name: ..", ["line 1", "folder", "found '..'"]),
+        ("repeats: 2", "repeats: 2\nrepeats: 3", ["line 10", "the key 'repeats' stands in line 9 already"]),
+        ("repeats: 2", "seed: 2026-13-45", ["not valid YAML", 'e.yaml", line 9', "month must be in 1..12"]),
+        ("repeats: 2", "repeats: [2\nx: {", ['e.yaml", line']),
+        ("- tool_loop", "- tool_lop", ["line 6", "Unknown strategy 'tool_lop'", "Did you mean 'tool_loop'"]),
+        ("max_rounds: 8", "max_round: 8", ["line 7", "Unknown parameter of react 'max_round'", "max_rounds"]),
+        ("max_rounds: 8", "max_rounds: -3", ["line 7", "max_rounds is -3, expected a whole number of at least 1"]),
+        ("suites: orders", "suites: ordrs", ["line 3", "Unknown suite 'ordrs'", "orders"]),
+        ("[order-1002]", "[order-1002, order-102]", ["line 4", "Unknown task 'order-102'", "order-1002"]),
+        ("[order-1002]", "[order-1002, order-1002]", ["line 4", "order-1002 stands here more than once"]),
+        ("simulated:perfect", "simulatd:perfect", ["line 8", "Unknown model provider 'simulatd'", "simulated"]),
+        ('"simulated:perfect"', "scripted:a, scripted:a", ["line 8", "scripted:a stands here more than once"]),
+        (
+            "  - tool_loop\n  - {name: react, label: react-8, parameters: {max_rounds: 8}}\n",
+            "  tool_loop\n",
+            ["line 5", "strategies must be a list, for example `strategies: [tool_loop]`"],
+        ),
     ],
 )
 def test_a_broken_declaration_names_file_line_and_what_is_allowed(
@@ -164,3 +181,47 @@ def test_a_dry_run_shows_ranges_and_unknown_cost(spec: Path) -> None:
     assert "unknown to" not in text
     priced = describe(load_experiment(spec).replaced(temperature=0.0, models=("simulated:perfect",)))
     assert "repeats at temperature 0" in priced
+
+
+def test_equal_keys_in_one_line_are_told_too(spec: Path) -> None:
+    spec.write_text(SPEC.replace("max_rounds: 8", "max_rounds: 8, max_rounds: 9"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"line 7: the key 'max_rounds' stands in line 7 already"):
+        load_experiment(spec)
+
+
+def test_keys_that_come_from_an_anchor_may_be_overwritten(spec: Path) -> None:
+    text = "environment: {a: &base {x: 1, y: 2}, b: {<<: *base, y: 3}}\n"
+    spec.write_text(SPEC + text, encoding="utf-8")
+    assert load_experiment(spec).environment["b"] == {"x": 1, "y": 3}
+
+
+def test_a_file_that_is_no_utf_8_and_a_folder_are_named(spec: Path) -> None:
+    spec.write_bytes("name: e\nquestion: größer?\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"e\.yaml, line 2: this is no UTF-8 text"):
+        load_experiment(spec)
+    folder = spec.with_name("folder.yaml")
+    folder.mkdir()
+    with pytest.raises(ConfigError, match=r"folder\.yaml: Is a directory\. Experiment files here: [^ ]*e\.yaml\.$"):
+        load_experiment(folder)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parameters", "words"),
+    [
+        (
+            "tool_loop",
+            {"max_rounds": 0},
+            "max_rounds is 0, expected a whole number of at least 1, or null for no limit",
+        ),
+        ("react", {"max_rounds": "x"}, "max_rounds is 'x', expected a whole number of at least 1"),
+        ("react", {"max_rounds": True}, "max_rounds is True, expected"),
+        ("plan_execute", {"max_replans": "many"}, "max_replans is 'many', expected a whole number of at least 0."),
+        ("plan_execute", {"max_repairs": -1}, "max_repairs is -1, expected a whole number of at least 0."),
+        ("plan_execute", {"parallelism": 1.5}, "parallelism is 1.5, expected a whole number of at least 1."),
+        ("plan_execute", {"max_steps": None}, "max_steps is None, expected a whole number of at least 1."),
+    ],
+)
+def test_a_parameter_that_cannot_work_is_refused(strategy: str, parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(strategies=[{"name": strategy, "parameters": parameters}])
+    assert words in str(caught.value)

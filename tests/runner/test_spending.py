@@ -1,5 +1,6 @@
 """Spending against a real server on loopback."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from fake_chat_server import ChatServer
 
 from agentlab.analysis.frames import load_calls, load_runs
 from agentlab.errors import ConfigError
+from agentlab.models import openai_compatible
+from agentlab.models.retry import RetryPolicy
 from agentlab.runner.build import ModelPool
 from agentlab.runner.dry_run import describe
 from agentlab.runner.experiment import run_experiment
@@ -18,6 +21,7 @@ ANSWER = {
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "done"}}],
     "usage": {"prompt_tokens": 900, "completion_tokens": 100, "total_tokens": 1000},
 }
+WRONG_KEY = {"status": 401, "body": {"error": {"message": "bad key"}}}
 QUOTA = {"status": 429, "body": {"error": {"message": "used up", "code": "insufficient_quota"}}}
 
 
@@ -75,6 +79,96 @@ def test_unknown_usage_still_counts_against_a_token_limit(endpoint: ChatServer, 
     runs = load_runs(tmp_path / "r")
     assert runs["total_tokens"].isna().all()
     assert runs["cost_usd"].isna().all()
+
+
+@pytest.mark.usefixtures("prices")
+@pytest.mark.parametrize("limits", [{"max_cost_usd": 0.1}, {"max_tokens": 1000}])
+def test_unknown_usage_is_estimated_and_holds_over_resumes(
+    limits: dict[str, Any], endpoint: ChatServer, tmp_path: Path
+) -> None:
+    endpoint.script([{"body": {"choices": ANSWER["choices"]}}])
+    first = run_experiment(an_experiment(**limits), out=tmp_path / "r", is_quiet=True)
+    assert 0 < first.executed < first.planned
+    assert f"is an estimate for {len(endpoint.requests())} calls without usage" in str(first)
+    assert f"{first.planned - first.executed} runs are still to do" in str(first)
+    again = run_experiment(an_experiment(**limits), out=tmp_path / "r", is_quiet=True)
+    assert again.executed == 0
+    assert load_runs(tmp_path / "r")["cost_usd"].isna().all()
+
+
+@pytest.mark.usefixtures("prices")
+def test_a_dollar_budget_of_a_run_holds_without_usage(endpoint: ChatServer, tmp_path: Path) -> None:
+    endpoint.script([{"body": {"choices": ANSWER["choices"]}}])
+    budget = {"cost_usd": 0.001, "model_calls": 3}
+    run_experiment(an_experiment(budget=budget, strategies=["react"]), out=tmp_path / "r", is_quiet=True)
+    runs = load_runs(tmp_path / "r")
+    assert (runs["end_reason"] == "budget_cost_usd").all()
+    assert (runs["n_model_calls"] == 1).all()
+
+
+@pytest.mark.usefixtures("prices")
+def test_a_refused_request_is_not_estimated(endpoint: ChatServer, tmp_path: Path) -> None:
+    endpoint.script([WRONG_KEY])
+    summary = run_experiment(an_experiment(max_cost_usd=0.0001), out=tmp_path / "r", is_quiet=True)
+    assert "max_cost_usd" not in str(summary)
+
+
+def test_runs_that_are_done_are_not_still_to_do(endpoint: ChatServer, tmp_path: Path) -> None:
+    endpoint.script([{"body": ANSWER}])
+    run_experiment(an_experiment(max_tokens=3000), out=tmp_path / "r", is_quiet=True)
+    again = run_experiment(an_experiment(max_tokens=3000), out=tmp_path / "r", is_quiet=True)
+    assert f": {again.planned - 3} runs are still to do." in str(again)
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize(
+    ("status", "words", "advice"),
+    [
+        (401, "bad key", "Check the key in LLM_API_KEY."),
+        (403, "no access", "The key in LLM_API_KEY may not use this model or address."),
+        (404, "no such model", "the model name 'test-model'."),
+    ],
+)
+def test_what_meets_every_run_stops_the_model(
+    status: int, words: str, advice: str, concurrency: int, endpoint: ChatServer, tmp_path: Path
+) -> None:
+    endpoint.script([{"status": status, "body": {"error": {"message": words}}}])
+    experiment = an_experiment(concurrency=concurrency)
+    summary = run_experiment(experiment, out=tmp_path / "r", is_quiet=True)
+    assert 3 <= summary.executed == summary.infrastructure <= 2 + concurrency
+    assert len(endpoint.requests()) == summary.executed
+    assert summary.is_failure
+    text = str(summary)
+    assert f"{summary.executed} x No answer from openai:test-model" in text
+    assert text.count(words) == text.count(advice) == text.count("No further run of openai:test-model") == 1
+    assert f"{summary.planned} of its runs are still to do" in text
+    assert ".." not in text
+    endpoint.script([{"body": ANSWER}])
+    then = run_experiment(experiment, out=tmp_path / "r", is_quiet=True)
+    assert (then.executed, then.is_failure) == (then.planned, False)
+
+
+def test_a_model_that_has_answered_goes_on_after_such_failures(endpoint: ChatServer, tmp_path: Path) -> None:
+    endpoint.script([{"body": ANSWER}, *[WRONG_KEY] * 4, {"body": ANSWER}])
+    summary = run_experiment(an_experiment(), out=tmp_path / "r", is_quiet=True)
+    assert (summary.executed, summary.infrastructure, summary.is_failure) == (summary.planned, 4, False)
+
+
+def test_nothing_listening_stops_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LLM_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setattr(openai_compatible, "RetryPolicy", functools.partial(RetryPolicy, base_s=0.001))
+    summary = run_experiment(an_experiment(), out=tmp_path / "r", is_quiet=True)
+    assert summary.executed == 3
+    assert "3 x No answer from openai:test-model after 5 sends to http://127.0.0.1:9/v1/chat" in str(summary)
+    assert str(summary).count("nothing is listening at that address") == 1
+
+
+def test_an_exhausted_quota_is_told_once(endpoint: ChatServer, tmp_path: Path) -> None:
+    endpoint.script([QUOTA])
+    text = str(run_experiment(an_experiment(concurrency=8), out=tmp_path / "r", is_quiet=True))
+    assert text.count("No further run") == text.count("used up") == text.count("Add credit") == 1
+    assert ".." not in text
+    assert "QuotaExhausted" not in text
 
 
 def test_an_exhausted_quota_stops_the_model_and_says_why(endpoint: ChatServer, tmp_path: Path) -> None:

@@ -3,15 +3,19 @@
 import asyncio
 import dataclasses
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from agentlab.environments.base import load_suite
+from agentlab.environments.base import Suite, load_suite
+from agentlab.environments.toy.environment import ToyEnvironment
 from agentlab.errors import ConfigError
 from agentlab.models.scripted import ScriptedModel
 from agentlab.report.run_report import loop_result, run_report
 from agentlab.runner.run_one import RunResult
 from agentlab.runner.try_one import resolve_task, try_task
+from agentlab.tasks import Task
 
 BOTH = pytest.mark.parametrize("strategy", ["tool_loop", "react"])
 SUITE = load_suite("orders")
@@ -178,3 +182,62 @@ def test_the_plan_for_a_user_collects_the_orders_that_did_not_pass() -> None:
     assert "ORDER1004" in collected
     assert "ORDER1001" not in collected
     assert "7 completed" in result.answer.text
+
+
+def test_a_subject_that_is_written_wrong_brings_near_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'ORDER100' names no task of the suite orders\. Did you mean ORDER1\d+ or "):
+        asyncio.run(try_task("ORDER100"))
+
+
+class NeverReset(ToyEnvironment):
+    def reset(self, task: Task, seed: int) -> None:
+        raise OSError("the bench is not plugged in")
+
+
+class NeverMade(ToyEnvironment):
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        raise OSError("the bench is locked with hunter2-secret")
+
+
+class AllAsync:
+    """A toy environment whose methods are all asynchronous."""
+
+    version = "1"
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._toy = ToyEnvironment(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._toy, name)
+
+        async def call(*arguments: Any) -> Any:
+            return method(*arguments)
+
+        return call
+
+
+def toy_with(environment: Any) -> Suite:
+    return dataclasses.replace(load_suite("toy"), make_environment=environment)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_run_that_could_not_begin_is_reported_in_words(language: str) -> None:
+    result, _ = asyncio.run(try_task("toy-note", suite=toy_with(NeverReset)))
+    lines = run_report(result.events).text(language).split("\n")
+    assert len(lines) == 2
+    assert "error (OSError: the bench is not plugged in" in lines[1]
+
+
+def test_an_environment_that_cannot_be_made_is_named_with_its_suite_and_without_secrets() -> None:
+    suite = toy_with(NeverMade)
+    with pytest.raises(ConfigError, match="The environment of the suite toy cannot be made: OSError: the bench is"):
+        asyncio.run(try_task("toy-note", suite=suite))
+    with pytest.raises(ConfigError) as caught:
+        suite.new_environment({"database_url": "mysql://me:hunter2-secret@db/x"})
+    assert "locked with ***." in str(caught.value)
+
+
+@BOTH
+def test_an_asynchronous_environment_is_run_alike(strategy: str) -> None:
+    result, _ = asyncio.run(try_task("toy-note", suite=toy_with(AllAsync), strategy=strategy))
+    assert result.score.success == 1
