@@ -34,6 +34,7 @@ from agentlab.store_tables import (
     journal,
     meta,
     metadata,
+    run_plain,
     runs,
     steps,
     traces,
@@ -122,7 +123,7 @@ class Store:
             added = 0
             # In portions: the rows of a large grid need not be in memory together.
             while portion := list(itertools.islice(fresh, _ROWS_AT_ONCE)):
-                connection.execute(sa.insert(runs), portion)
+                insert_plain(connection, runs, {}, portion)
                 added += len(portion)
         return added
 
@@ -136,7 +137,7 @@ class Store:
         mine = {"state": "running", "owner": self._owner, "heartbeat_at": _now(), "started_at": _now()}
         with self._writing(is_lasting=False) as connection:
             # Most runs are claimed for the first time, which one statement does.
-            if connection.execute(START_PLANNED, {"the_run": run_id, **mine}).rowcount:
+            if run_plain(connection, START_PLANNED, {"the_run": run_id, **mine}):
                 return 0
             last = connection.execute(LAST_ATTEMPT, {"the_run": run_id}).one()
             if last.state == "running":
@@ -164,10 +165,10 @@ class Store:
         key = {"run_id": run_id, "attempt": attempt}
         with self._writing() as connection:
             values = {**row, "state": "finished"}
-            connection.execute(update_of(tuple(values)), {"the_run": run_id, "the_attempt": attempt, **values})
+            run_plain(connection, update_of(tuple(values)), {"the_run": run_id, "the_attempt": attempt, **values})
             insert_plain(connection, steps, key, step_rows)
             insert_plain(connection, calls, key, call_rows)
-            connection.execute(INSERT_TRACE, {**key, "events": events})
+            run_plain(connection, INSERT_TRACE, {**key, "events": events})
 
     def interrupt(self, run_id: str, attempt: int) -> None:
         """Mark a running run as interrupted: its trace and spend are unknown, not zero."""

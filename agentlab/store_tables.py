@@ -3,6 +3,7 @@
 The statements are built once: their construction takes longer than SQLite does to execute them.
 """
 
+import datetime
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -103,6 +104,27 @@ def update_of(names: tuple[str, ...]) -> sa.Update:
     """Return the update of these columns of one attempt (parameters `the_run` and `the_attempt`)."""
     is_this = (runs.c.run_id == sa.bindparam("the_run")) & (runs.c.attempt == sa.bindparam("the_attempt"))
     return sa.update(runs).where(is_this).values({name: sa.bindparam(name) for name in names})
+
+
+def run_plain(connection: sa.Connection, statement: sa.Insert | sa.Update, values: Mapping[str, Any]) -> int:
+    """Execute one statement of this module; return how many rows it changed."""
+    if connection.dialect.name != "sqlite":
+        return connection.execute(statement, values).rowcount
+    text, names, fixed = _sqlite_text(statement)
+    given = {**fixed, **values}
+    return connection.exec_driver_sql(text, tuple(_stored(given[name]) for name in names)).rowcount
+
+
+@functools.lru_cache(maxsize=128)
+def _sqlite_text(statement: sa.Insert | sa.Update) -> tuple[str, tuple[str, ...], Mapping[str, Any]]:
+    """A statement as text, the names of its parameters in order, and those whose values stand in the statement."""
+    compiled = statement.compile(dialect=sqlite.dialect())
+    return str(compiled), tuple(compiled.positiontup or ()), dict(compiled.params)
+
+
+def _stored(value: Any) -> Any:
+    """A value as SQLAlchemy stores it in SQLite."""
+    return f"{value:%Y-%m-%d %H:%M:%S.%f}" if isinstance(value, datetime.datetime) else value
 
 
 def insert_plain(

@@ -69,6 +69,7 @@ def source_digest(name: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12] if path else ""
 
 
+@functools.cache
 def _class_of(name: str) -> Any:
     if name not in STRATEGIES:
         raise unknown_name("strategy", name, STRATEGIES)
