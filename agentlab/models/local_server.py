@@ -25,6 +25,7 @@ CONTEXT_TOKENS = 8192
 READY_S = 300.0
 """Longest time for loading; some seconds are usual, a cold disk takes longer."""
 STOP_S = 5.0
+DYING_S = 0.5
 ENGINE_COMMAND = (sys.executable, "-m", "agentlab.models.local_process")
 
 # The engine's threads spin while they wait for each other. On cores shared with anything else that costs most of the
@@ -77,7 +78,10 @@ class LocalServer:
 
     def why_ended(self) -> str:
         """Return how the process ended and the end of its log, in words."""
-        code = self._process.poll()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # A process that dies just now may not be there to ask yet.
+            self._process.wait(DYING_S)
+        code = self._process.returncode
         how = "is still running" if code is None else f"ended with code {code}"
         if code is not None and code < 0:
             how = f"was ended by {signal.Signals(-code).name}"
