@@ -23,7 +23,8 @@ from pydantic import (
 from agentlab.budget import Budget
 from agentlab.environments.loading import load_suites, locate, refuse_unknown_suite
 from agentlab.errors import ConfigError, unknown_name
-from agentlab.json_values import canonical
+from agentlab.html_text import lines, table
+from agentlab.json_values import canonical, dumps
 from agentlab.models.base import PROVIDERS, build_model
 from agentlab.records import JsonObject
 from agentlab.strategies.base import build_strategy
@@ -136,6 +137,16 @@ class Experiment(_Frozen):
         if self.baseline and self.baseline not in titles:
             raise ValueError(f"baseline {self.baseline!r} is none of the strategies {titles}")
         return self
+
+    def _repr_html_(self) -> str:
+        """The declaration in a notebook: what is compared, and what was changed from its default."""
+        entries = [(entry.title, entry.name, dumps(entry.parameters)) for entry in self.strategies]
+        declared = self.model_dump(mode="json", exclude_defaults=True, exclude={"name", "question", "strategies"})
+        return (
+            lines(self.name, *([self.question] if self.question else []))
+            + table(("strategy", "kind", "parameters"), entries)
+            + table(("setting", "value"), [(name, dumps(value)) for name, value in declared.items()])
+        )
 
     def replaced(self, **changes: Any) -> "Experiment":
         """Return the experiment with some fields changed; None leaves a field as it is."""

@@ -225,3 +225,11 @@ def test_a_parameter_that_cannot_work_is_refused(strategy: str, parameters: dict
     with pytest.raises(ConfigError) as caught:
         plan(strategies=[{"name": strategy, "parameters": parameters}])
     assert words in str(caught.value)
+
+
+def test_a_declaration_is_a_table_in_a_notebook(spec: Path) -> None:
+    html = load_experiment(spec)._repr_html_()
+    assert "<p>which one?</p>" in html
+    assert "<td>react-8</td><td>react</td><td>{&quot;max_rounds&quot;: 8}</td>" in html
+    assert "<td>repeats</td><td>2</td>" in html
+    assert "margin" not in html, "what was left at its default is not shown"
