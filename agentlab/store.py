@@ -49,7 +49,8 @@ HEARTBEAT_S = 5.0
 STALE_AFTER_S = 60.0
 """A running row of another machine without a heartbeat for this long belongs to a dead process."""
 _ROWS_AT_ONCE = 200
-_RERUN_END_REASONS = ("infrastructure", "cancelled", "interrupted")
+TRIED_AGAIN = ("infrastructure", "cancelled", "interrupted")
+"""End reasons of runs that the same command runs again."""
 
 
 class Store:
@@ -133,7 +134,7 @@ class Store:
         A run whose last attempt was interrupted, cancelled or ended in infrastructure trouble gets a new
         attempt; a running one whose process is gone is marked interrupted first.
         """
-        rerun = (*_RERUN_END_REASONS, "error") if retry_errors else _RERUN_END_REASONS
+        rerun = (*TRIED_AGAIN, "error") if retry_errors else TRIED_AGAIN
         mine = {"state": "running", "owner": self._owner, "heartbeat_at": _now(), "started_at": _now()}
         with self._writing(is_lasting=False) as connection:
             # Most runs are claimed for the first time, which one statement does.

@@ -21,13 +21,11 @@ from agentlab.runner.spending import SPENT_COLUMNS, Spending, refuse_unpriced
 from agentlab.runner.stopped_models import StoppedModels
 from agentlab.runner.store_writer import StoreWriter
 from agentlab.secrets import without_password
-from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, Store
+from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, TRIED_AGAIN, Store
 from agentlab.trace import pack
 
 RESULTS = Path("results")
 MOST_CAUSES_SHOWN = 5
-TRIED_AGAIN = ("infrastructure", "cancelled", "interrupted")
-"""End reasons of runs that the same command runs again."""
 
 
 @dataclass(slots=True)
