@@ -11,19 +11,19 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from agentlab.columns import EXCLUDED_END_REASONS, STATES
 from agentlab.errors import ConfigError, CorruptRecord, StoreError, WrongExperiment, unknown_name
-from agentlab.output_places import writing
 from agentlab.records import JsonObject
 from agentlab.secrets import scrub, without_password
+from agentlab.store_connection import POLL_S, engine_of, url_of
 from agentlab.store_tables import (
     INSERT_TRACE,
     LAST_ATTEMPT,
@@ -43,12 +43,12 @@ from agentlab.store_tables import (
 from agentlab.trace import StoredEvents, unpack
 
 SCHEMA_VERSION = 1
-FILE_NAME = "agentlab.sqlite"
-BUSY_TIMEOUT_S = 30.0
 HEARTBEAT_S = 5.0
 STALE_AFTER_S = 60.0
 """A running row of another machine without a heartbeat for this long belongs to a dead process."""
 _ROWS_AT_ONCE = 200
+_CREATION_S = 5.0
+"""As long may another process take to create the tables of an empty file."""
 TRIED_AGAIN = ("infrastructure", "cancelled", "interrupted")
 """End reasons of runs that the same command runs again."""
 
@@ -66,13 +66,15 @@ class Store:
     """
 
     def __init__(self, address: str | Path, *, create: bool = False) -> None:
-        self.url = _url_of(address, create)
-        self._engine = _engine(self.url)
+        self.url = url_of(address, create=create)
+        self._engine = engine_of(self.url, create=create)
         self._quick_engine = self._engine.execution_options(agentlab_lasting=False)
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_process_start(os.getpid())}:{uuid.uuid4().hex[:8]}"
         self._own = threading.local()
         _LIVE_OWNERS.add(self._owner)
-        # A write waits for a process that is just creating the tables; a store that may only be read has its tables.
+        if not create:
+            self._wait_for_tables()
+        # A write waits for other writers; a store that may only be read has nobody to wait for.
         with self._reading() if "mode=ro" in self.url else self._writing() as connection:
             if create:
                 # Inside the transaction: processes that create the same file together would die otherwise.
@@ -319,6 +321,15 @@ class Store:
                 raise StoreError(f"The store {place} could not be used: {words}. Nothing was written.") from error
             raise CorruptRecord(f"{place} is no agentlab store: {words}") from error
 
+    def _wait_for_tables(self) -> None:
+        """Wait while another process creates this store: an empty file is there before its tables are."""
+        give_up = time.monotonic() + _CREATION_S
+        while time.monotonic() < give_up:
+            with self._reading() as connection:
+                if sa.inspect(connection).get_table_names():
+                    return
+            time.sleep(POLL_S)
+
     def _meta(self, connection: sa.Connection) -> dict[str, str]:
         if not sa.inspect(connection).has_table(meta.name):
             raise CorruptRecord(f"{without_password(self.url)} is no agentlab store: it has no table {meta.name!r}")
@@ -374,66 +385,3 @@ def _process_start(pid: int) -> str:
         return str(int(psutil.Process(pid).create_time()))
     except psutil.Error:
         return ""
-
-
-def _url_of(address: str | Path, create: bool) -> str:
-    text = str(address)
-    if "://" in text:
-        return text
-    path = Path(text)
-    file = path if path.suffix in (".sqlite", ".db") else path / FILE_NAME
-    if create:
-        with writing(file.parent):
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-            except FileExistsError as error:
-                raise ConfigError(
-                    f"{file.parent} is a file, but no store. Name a folder, or a file that ends in .sqlite or .db."
-                ) from error
-    elif not file.exists():
-        raise ConfigError(
-            f"There is no experiment in {path}: {file.name} is missing. `agentlab run SPEC --out {path}` makes it."
-        )
-    elif not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
-        return _read_only_url(file)
-    return f"sqlite:///{file}"
-
-
-def _read_only_url(file: Path) -> str:
-    """A store that may only be read: `immutable` spares the files beside it that SQLite would make.
-
-    It would also ignore changes that are not in the file yet, but in the log beside it.
-    """
-    log = file.with_name(f"{file.name}-wal")
-    immutable = "" if log.exists() and log.stat().st_size else "&immutable=1"
-    return f"sqlite:///file:{quote(str(file.resolve()))}?mode=ro{immutable}&uri=true"
-
-
-def _engine(url: str) -> sa.Engine:
-    try:
-        if not url.startswith("sqlite"):
-            return sa.create_engine(url, pool_pre_ping=True)
-        engine = sa.create_engine(url, connect_args={"isolation_level": None, "timeout": BUSY_TIMEOUT_S})
-    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
-        raise StoreError(f"The store address {without_password(url)} cannot be used: {error}") from error
-
-    @sa.event.listens_for(engine, "connect")
-    def _pragmas(connection: Any, _record: Any) -> None:
-        # The mode of a store that may only be read is set already, and cannot be set.
-        mode = () if "mode=ro" in url else ("journal_mode=WAL",)
-        for pragma in (f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}", *mode, "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        options = connection.get_execution_options()
-        if options.get("agentlab_reading", False):
-            connection.exec_driver_sql("BEGIN")
-            return
-        is_lasting = options.get("agentlab_lasting", True)
-        own = connection.connection.dbapi_connection
-        assert own is not None
-        own.cursor().execute(f"PRAGMA synchronous={'FULL' if is_lasting else 'NORMAL'}")
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine

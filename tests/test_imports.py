@@ -13,7 +13,7 @@ LAYERS = [
     | {"output_places"},
     {"evidence", "tasks", "tools", "budget", "trace", "observations", "tool_execution", "prompts"}
     | {"plan_rules", "approvals", "calls_made"},
-    {"store", "store_tables", "answers"},
+    {"store", "store_connection", "store_tables", "answers"},
     {"environments", "models"},
     {"session"},
     {"planning"},

@@ -14,6 +14,7 @@ from agentlab import store as store_module
 from agentlab.errors import ConfigError, CorruptRecord, StoreError, WrongExperiment
 from agentlab.records import Event
 from agentlab.store import Store, meta, runs
+from agentlab.store_connection import read_only_url
 from agentlab.trace import pack
 
 
@@ -135,8 +136,10 @@ def test_what_is_no_store_says_so(tmp_path: Path) -> None:
     with sqlite3.connect(other) as connection:
         connection.execute("create table t (x)")
     connection.close()
+    before = other.read_bytes()
     with pytest.raises(CorruptRecord):
         Store(other)
+    assert other.read_bytes() == before
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id(store: Store) -> None:
@@ -224,17 +227,46 @@ def test_the_store_survives_a_kill_in_the_middle_of_writing(tmp_path: Path) -> N
     reader.close()
 
 
-def _finished(folder: Path) -> int:
+def _finished(folder: Path) -> bool:
     try:
         reader = Store(folder)
-    except (ConfigError, WrongExperiment):
-        return 0
+    except ConfigError:
+        return False
     try:
         return sum(row["state"] == "finished" for row in reader.read("runs")) > 20
-    except StoreError:
-        return 0  # the file is there before its tables are
     finally:
         reader.close()
+
+
+def test_a_reader_waits_for_the_tables_that_another_process_is_creating(tmp_path: Path) -> None:
+    file = tmp_path / "agentlab.sqlite"
+    file.touch()
+    creation = threading.Timer(0.3, lambda: Store(tmp_path, create=True).close())
+    creation.start()
+    reader = Store(tmp_path)
+    assert reader.read("runs") == []
+    reader.close()
+    creation.join()
+
+
+def test_an_empty_file_is_no_store_and_stays_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_CREATION_S", 0.1)
+    file = tmp_path / "agentlab.sqlite"
+    file.touch()
+    with pytest.raises(CorruptRecord, match="is no agentlab store"):
+        Store(tmp_path)
+    assert file.read_bytes() == b""
+
+
+def test_a_store_is_created_although_somebody_is_just_writing_to_the_new_file(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "agentlab.sqlite", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("create table t (x)")
+    end = threading.Timer(0.3, other.rollback)
+    end.start()
+    Store(tmp_path, create=True).close()
+    end.join()
+    other.close()
 
 
 def test_counts_tell_the_dead_from_the_running(store: Store, tmp_path: Path) -> None:
@@ -279,10 +311,10 @@ def test_a_store_that_may_only_be_read_is_read(store: Store, tmp_path: Path) -> 
     store.plan([a_row("r1")])
     log = tmp_path / "agentlab.sqlite-wal"
     assert log.stat().st_size  # what is there alone would be missed by an immutable reader
-    assert "immutable" not in store_module._read_only_url(tmp_path / "agentlab.sqlite")
+    assert "immutable" not in read_only_url(tmp_path / "agentlab.sqlite")
     store.close()
     before = sorted(path.name for path in tmp_path.iterdir())
-    reader = Store(store_module._read_only_url(tmp_path / "agentlab.sqlite"))
+    reader = Store(read_only_url(tmp_path / "agentlab.sqlite"))
     assert "immutable" in reader.url
     assert reader.counts()["planned"] == 1
     with pytest.raises(StoreError, match="readonly"):

@@ -21,7 +21,8 @@ from agentlab.runner.spending import SPENT_COLUMNS, Spending, refuse_unpriced
 from agentlab.runner.stopped_models import StoppedModels
 from agentlab.runner.store_writer import StoreWriter
 from agentlab.secrets import without_password
-from agentlab.store import BUSY_TIMEOUT_S, HEARTBEAT_S, TRIED_AGAIN, Store
+from agentlab.store import HEARTBEAT_S, TRIED_AGAIN, Store
+from agentlab.store_connection import BUSY_TIMEOUT_S
 from agentlab.trace import pack
 
 RESULTS = Path("results")
