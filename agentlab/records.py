@@ -124,7 +124,7 @@ class Reply:
     """Repairs and oddities worth a line in the trace."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """What an answer says about one criterion."""
 
@@ -142,7 +142,7 @@ class Finding:
         return f"{self.criterion}@{self.subject}" if self.subject else self.criterion
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """What a strategy hands in at the end of a run."""
 
@@ -159,7 +159,7 @@ class Answer:
         return bool(self.findings) or self.verdict is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolResult:
     """What a tool returns: did it run (`success`), and, for a check, is the product right (`passed`)."""
 
@@ -182,7 +182,7 @@ class ToolResult:
             raise ValueError("a tool that did not succeed has no business result: success=False implies passed=None")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanProblem:
     """One reason why a plan may not be executed."""
 
@@ -203,7 +203,7 @@ class PlanProblem:
         return ("" if language == "zh" else " ").join(part for part in parts if part)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Observation:
     """The text that a model sees of a tool result, cut by one rule for all strategies."""
 
@@ -219,7 +219,7 @@ class Observation:
     """Name that stands for the whole data in a tool argument, where `text` shows a part only."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallIntent:
     """The model wants to call tools, in this order."""
 
@@ -227,7 +227,7 @@ class CallIntent:
     thought: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FinishIntent:
     """The model hands in its answer."""
 
@@ -235,7 +235,7 @@ class FinishIntent:
     thought: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unreadable:
     """The reply says nothing that the format can read; `feedback` tells the model what to write instead."""
 
@@ -243,7 +243,7 @@ class Unreadable:
     feedback: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanIntent:
     """The model proposes a plan, in the planner's JSON form; Python decides whether it may run."""
 

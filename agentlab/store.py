@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import socket
+import sqlite3
 import threading
 import time
 import uuid
@@ -74,8 +75,8 @@ class Store:
         _LIVE_OWNERS.add(self._owner)
         if not create:
             self._wait_for_tables()
-        # A write waits for other writers; a store that may only be read has nobody to wait for.
-        with self._reading() if "mode=ro" in self.url else self._writing() as connection:
+        # Who only opens a store must not wait for its writers.
+        with self._writing() if create else self._reading() as connection:
             if create:
                 # Inside the transaction: processes that create the same file together would die otherwise.
                 metadata.create_all(connection)
@@ -310,14 +311,15 @@ class Store:
         """Turn what a database refuses into an error that says where and why."""
         try:
             yield
-        except sa.exc.DatabaseError as error:
-            place, words = without_password(self.url), scrub(str(error.orig))
+        except (sa.exc.DatabaseError, sqlite3.Error) as error:
+            place = without_password(self.url)
+            words = scrub(str(error.orig if isinstance(error, sa.exc.DatabaseError) else error))
             if "disk is full" in words:
                 raise StoreError(
                     f"There is no space left for the store {place}. The runs that are finished are kept. Free some "
                     "space, then give the same command again: it continues with what is missing."
                 ) from error
-            if isinstance(error, sa.exc.OperationalError):
+            if isinstance(error, sa.exc.OperationalError | sqlite3.OperationalError):
                 raise StoreError(f"The store {place} could not be used: {words}. Nothing was written.") from error
             raise CorruptRecord(f"{place} is no agentlab store: {words}") from error
 

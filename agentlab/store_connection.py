@@ -91,10 +91,9 @@ def engine_of(url: str, *, create: bool) -> sa.Engine:
             connection.exec_driver_sql("BEGIN")
             return
         is_lasting = options.get("agentlab_lasting", True)
-        own = connection.connection.dbapi_connection
-        assert own is not None
-        own.cursor().execute(f"PRAGMA synchronous={'FULL' if is_lasting else 'NORMAL'}")
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        own: Any = connection.connection.dbapi_connection
+        own.execute(f"PRAGMA synchronous={'FULL' if is_lasting else 'NORMAL'}")
+        own.execute("BEGIN IMMEDIATE")
 
     return engine
 

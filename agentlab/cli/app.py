@@ -9,6 +9,7 @@ import typer
 
 from agentlab.cli import goals
 from agentlab.cli.local import local
+from agentlab.cli.name_values import strategy_parameters
 from agentlab.cli.serve import serve
 from agentlab.cli.suites import check_app, init_app
 from agentlab.errors import AgentLabError, ConfigError
@@ -162,6 +163,9 @@ def try_(
     model: Annotated[str, typer.Option(help="provider:name")] = "simulated:perfect",
     lang: Annotated[Language, typer.Option(help="language of instruction and report")] = Language.en,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="model calls at most, of a loop [default: 8]")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="parameter of the strategy, NAME=VALUE (parallelism=3)")
+    ] = None,
 ) -> None:
     """Run one task once and show it live."""
     from agentlab.report.run_report import run_report
@@ -180,7 +184,7 @@ def try_(
             strategy=strategy,
             model=model,
             language=lang.value,
-            parameters={} if max_rounds is None else {"max_rounds": max_rounds},
+            parameters=({} if max_rounds is None else {"max_rounds": max_rounds}) | strategy_parameters(settings or ()),
             on_event=show,
         )
     )

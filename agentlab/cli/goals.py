@@ -8,6 +8,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from agentlab.cli.name_values import environment_settings, strategy_parameters
+
 EXIT_NO_ANSWER = 1
 EXIT_NEEDS_A_PERSON = 3
 
@@ -21,6 +23,9 @@ def do(
     parallelism: Annotated[int, typer.Option(min=1, help="steps in flight at once")] = 1,
     policy: Annotated[str, typer.Option(help="what a failed step leads to; suite: what its suite says")] = "suite",
     approvals: Annotated[str, typer.Option(help="tools that need an approval: ask, allow or deny")] = "ask",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="parameter of plan_execute, NAME=VALUE (max_replans=2)")
+    ] = None,
     environment: Annotated[list[str] | None, typer.Option(help="setting of the environment, NAME=VALUE")] = None,
 ) -> None:
     """Plan a goal and carry it out; after a kill, `agentlab resume JOURNAL` continues."""
@@ -34,9 +39,9 @@ def do(
         suite=suite,
         model=model,
         language=lang,
-        parameters={"parallelism": parallelism, "policy": policy},
+        parameters={"parallelism": parallelism, "policy": policy, **strategy_parameters(settings or ())},
         approvals=cast(Any, approvals),
-        environment=_settings(environment or ()),
+        environment=environment_settings(environment or ()),
         person=Person(approve=_ask_approval),
         on_event=_shown(lang),
     )
@@ -124,24 +129,6 @@ def _answer(about: str, question: str) -> bool | None:
     typer.echo(about)
     answer = typer.prompt(question, default="", show_default=False)
     return {"y": True, "n": False}.get(str(answer).strip().lower()[:1])
-
-
-def _settings(given: Sequence[str]) -> dict[str, Any]:
-    from agentlab.errors import ConfigError
-
-    pairs = [setting.partition("=") for setting in given]
-    if wrong := [name for name, separator, _ in pairs if not separator]:
-        raise ConfigError(f"--environment {wrong[0]} has no value. Write --environment NAME=VALUE.")
-    return {name: _value(text) for name, _, text in pairs}
-
-
-def _value(text: str) -> Any:
-    """A number or truth value where the text is one; the text itself otherwise."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, int | float) else text
 
 
 def _shown(language: str) -> Callable[[Any], None]:

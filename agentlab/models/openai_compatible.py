@@ -102,8 +102,8 @@ class OpenAICompatibleModel:
         self._extra_body = extra_body
         self._sleep = sleep
         self._limit_field = "max_tokens"
-        self.limiter: RateLimiter | None = None
-        """Shared by all models of an experiment; None sends at once."""
+        self.limiter = RateLimiter()
+        """Without limits until an experiment puts its own here; a `Retry-After` pauses all runs of this model."""
         self._client: openai.AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -129,10 +129,11 @@ class OpenAICompatibleModel:
         sends: list[Send] = []
         wait_s = 0.0
         while True:
-            if self.limiter is not None:
-                wait_s += await self.limiter.acquire(_estimated_tokens(payload, request))
+            tokens = _estimated_tokens(payload, request)
+            wait_s += await self.limiter.acquire(tokens)
             outcome = await self._send(client, payload, request, taken_ids)
-            self._tell_limiter(outcome, payload, request)
+            now = datetime.datetime.now(datetime.UTC)
+            self._tell_limiter(outcome, tokens, now)
             sends.append(Send(outcome.status, outcome.latency_s, wait_s, outcome.error, outcome.reply.usage))
             if limit_field == "max_tokens" and _wants_newer_limit_field(outcome):
                 limit_field = self._limit_field = "max_completion_tokens"
@@ -142,7 +143,7 @@ class OpenAICompatibleModel:
                 "transport" if outcome.transport else outcome.reply.problem,
                 len(sends),
                 outcome.headers or {},
-                datetime.datetime.now(datetime.UTC),
+                now,
                 random.random(),
             )
             if next_wait_s is None:
@@ -218,13 +219,13 @@ class OpenAICompatibleModel:
             reply = replace(reply, detail=secrets.scrub(reply.detail))
         return _Outcome(reply, latency_s, response.status_code, response.headers)
 
-    def _tell_limiter(self, outcome: _Outcome, payload: bytes, request: ModelRequest) -> None:
-        if self.limiter is None:
-            return
+    def _tell_limiter(self, outcome: _Outcome, estimated_tokens: int, now: datetime.datetime) -> None:
         usage = outcome.reply.usage
-        self.limiter.settle(_estimated_tokens(payload, request), usage.total_tokens if usage is not None else None)
-        asked_s = retry_after_s(outcome.headers or {}, datetime.datetime.now(datetime.UTC))
-        if outcome.reply.problem is not None and asked_s is not None:
+        self.limiter.settle(estimated_tokens, usage.total_tokens if usage is not None else None)
+        if outcome.reply.problem is None:
+            return
+        asked_s = retry_after_s(outcome.headers or {}, now)
+        if asked_s is not None:
             self.limiter.pause(min(asked_s, LONGEST_WAIT_S))
 
     def _settle(self, outcome: _Outcome, sends: tuple[Send, ...]) -> Reply:

@@ -40,9 +40,11 @@ class RateLimiter:
         start = max(asked, self._paused_until, self._requests_until - BURST_S, self._tokens_until - BURST_S)
         self._requests_until = max(self._requests_until, start) + self._request_s
         self._tokens_until = max(self._tokens_until, start) + tokens * self._token_s
+        waited_s = 0.0
         while (wait_s := max(start, self._paused_until) - self._clock()) > 0:
             await self._sleep(wait_s)
-        return self._clock() - asked
+            waited_s = self._clock() - asked
+        return waited_s
 
     def settle(self, estimated_tokens: int, used_tokens: int | None) -> None:
         """Correct a reservation once the server has said what the request used."""

@@ -25,6 +25,7 @@ from agentlab.runner.run_one import RunResult, knowledge_of, run_one
 from agentlab.runner.try_one import Resolved, no_truth, resolve_task
 from agentlab.session import SessionSettings
 from agentlab.store import Store
+from agentlab.strategies.base import build_strategy
 from agentlab.strategies.plan_execute import PlanExecute
 from agentlab.tasks import Task
 from agentlab.trace import pack
@@ -131,7 +132,7 @@ async def _refuse_what_cannot_work(about: JsonObject, suite: Suite, resolved: Re
         raise unknown_name("answer to approvals", about["approvals"], POLICIES)
     if about["language"] not in LANGUAGES:
         raise unknown_name("language", about["language"], LANGUAGES)
-    PlanExecute(**about["parameters"])
+    build_strategy("plan_execute", about["parameters"])
     environment = suite.new_environment(about["environment"])
     is_async = inspect.iscoroutinefunction(environment.snapshot)
     await settle(environment.close())

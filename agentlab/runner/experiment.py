@@ -49,7 +49,8 @@ class ExperimentSummary:
     warnings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        text = f"{self.experiment}: {self.executed} runs executed, {self.already_done} were there before"
+        runs, were = "run" if self.executed == 1 else "runs", "was" if self.already_done == 1 else "were"
+        text = f"{self.experiment}: {self.executed} {runs} executed, {self.already_done} {were} there before"
         text += f", of {self.planned} planned"
         if self.infrastructure:
             text += f"; {self.infrastructure} ended in infrastructure trouble (the same command tries them again)"

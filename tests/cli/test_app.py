@@ -53,6 +53,14 @@ def test_try_shows_the_worked_examples(strategy: str) -> None:
     assert "verdict incomplete   success 1   outcome incomplete_right" in missing
 
 
+def test_try_takes_the_parameters_of_a_strategy() -> None:
+    policy = '{"name": "stop", "rules": [{"name": "any failure", "on_error": "terminate"}]}'
+    settings = ["--set", f"policy={policy}", "--set", "max_repairs=0"]
+    done = agentlab("try", "ORDER9999", "--strategy", "plan_execute", *settings)
+    assert done.returncode == 0, done.stderr
+    assert "The plan was stopped: terminate by rule 'any failure'" in done.stdout
+
+
 def test_try_with_free_text_and_a_real_endpoint_says_that_no_truth_is_known(chat_server: ChatServer) -> None:
     answer = '{"findings": [], "verdict": "incomplete", "summary": "nothing to check"}'
     chat_server.script(
@@ -92,6 +100,8 @@ def test_status_trace_report_and_export(results: Path) -> None:
         (["try", "ORDER1001", "--strategy", "raect"], ["Did you mean 'react'", "tool_loop"]),
         (["try", "ORDER1001", "--model", "gpt-4o"], ["provider:name"]),
         (["try", "ORDER1001", "--model", "openai:gpt-4o"], ["LLM_API_KEY", "simulated:perfect"]),
+        (["try", "ORDER1001", "--set", "max_rounds"], ["--set max_rounds has no value"]),
+        (["try", "ORDER1001", "--set", "max=3"], ["Unknown parameter of tool_loop 'max'. Valid: max_rounds"]),
         (["list", "models2"], ["models"]),
         (["export", "x", "--to", "csv"], ["parquet"]),
         (["notebook", "nothing.ipynb", "--out", "x.ipynb"], ["There is no notebook"]),

@@ -15,6 +15,7 @@ from fake_chat_server import ChatServer
 from agentlab.errors import ConfigError, ModelUnavailable, QuotaExhausted
 from agentlab.models.endpoint import Endpoint
 from agentlab.models.openai_compatible import OpenAICompatibleModel, build, is_strict_schema
+from agentlab.models.rate_limit import RateLimiter
 from agentlab.models.replies import assistant_message, tool_message
 from agentlab.models.retry import RetryPolicy
 from agentlab.records import ModelRequest, Reply
@@ -40,7 +41,7 @@ def error_response(status: int, message: str, **error: Any) -> dict[str, Any]:
 
 
 class Waits:
-    """Stands in for sleeping: keeps what would have been waited."""
+    """Stands in for sleeping and the clock: keeps what would have been waited."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -48,15 +49,21 @@ class Waits:
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
 
+    def clock(self) -> float:
+        return sum(self.seconds)
+
 
 def model_at(base_url: str, waits: Waits | None = None, **options: Any) -> OpenAICompatibleModel:
-    return OpenAICompatibleModel(
+    waits = waits or Waits()
+    model = OpenAICompatibleModel(
         options.pop("model", "gpt-4o-mini"),
         Endpoint(base_url, KEY, "LLM_BASE_URL", "LLM_API_KEY"),
         retry=RetryPolicy(max_sends=MAX_SENDS),
-        sleep=waits or Waits(),
+        sleep=waits,
         **options,
     )
+    model.limiter = RateLimiter(clock=waits.clock, sleep=waits)
+    return model
 
 
 def run(model: OpenAICompatibleModel, *requests: ModelRequest) -> list[Reply]:

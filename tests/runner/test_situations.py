@@ -81,10 +81,10 @@ def test_a_full_disk_loses_no_finished_run_and_says_so(tmp_path: Path) -> None:
 def test_a_database_that_is_locked_by_somebody_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlite3
 
-    from agentlab import store as store_module
+    from agentlab import store_connection
 
     run_experiment(Experiment.model_validate(AN_EXPERIMENT), out=tmp_path, is_quiet=True)
-    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(store_connection, "BUSY_TIMEOUT_S", 0.1)
     holder = sqlite3.connect(tmp_path / "agentlab.sqlite", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreError, match="locked"):

@@ -184,16 +184,18 @@ def test_an_exhausted_quota_stops_the_model_and_says_why(endpoint: ChatServer, t
     assert run_experiment(an_experiment(), out=tmp_path / "r", is_quiet=True).executed == summary.planned - 2
 
 
-def test_retry_after_pauses_the_shared_bucket(endpoint: ChatServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [{}, {"requests_per_minute": 6000}])
+def test_retry_after_pauses_all_runs(endpoint: ChatServer, tmp_path: Path, limits: dict[str, int]) -> None:
     endpoint.script(
         [
             {"status": 429, "headers": {"retry-after": "1"}, "body": {"error": {"message": "slow down"}}},
             {"body": ANSWER},
         ]
     )
-    run_experiment(an_experiment(requests_per_minute=6000, concurrency=4), out=tmp_path / "r", is_quiet=True)
+    run_experiment(an_experiment(concurrency=4, **limits), out=tmp_path / "r", is_quiet=True)
     calls = load_calls(tmp_path / "r")
     assert calls["wait_s"].max() >= 0.9
+    assert (calls["wait_s"] > 0.3).sum() >= 3  # not only the one that was refused
     assert calls["n_sends"].sum() == len(calls) + 1
     runs = load_runs(tmp_path / "r")
     assert (runs["work_s"] < runs["wall_s"].max()).all()
