@@ -12,16 +12,33 @@ import datetime
 import decimal
 import enum
 import json
+import json.encoder
 import math
 import re
+from collections.abc import Callable
 from typing import Any, overload
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PICTURES = {code: chr(0x2400 + code) for code in range(32)} | {127: "\u2421"}
-# Built once: `json.dumps` makes an encoder for every call with options.
-_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_CANONICAL = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+def _encoder(**options: Any) -> Callable[[Any], str]:
+    """Return what `json.JSONEncoder(...).encode` is, made ready once: it prepares its C part anew for every value.
+
+    That takes as long as encoding what is usual here, and several values are encoded for every model call.
+    """
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, **options)
+    prepare: Any = getattr(json.encoder, "c_make_encoder", None)
+    if prepare is None:  # an interpreter whose standard library has no C part
+        return encoder.encode
+    quote, separators = json.encoder.encode_basestring, (encoder.key_separator, encoder.item_separator)
+    pieces = prepare(None, encoder.default, quote, None, *separators, encoder.sort_keys, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_line = _encoder()
+_canonical = _encoder(sort_keys=True, separators=(",", ":"))
 
 
 class NotJsonable(ValueError):
@@ -117,12 +134,12 @@ def json_line(value: Any) -> str:
     Raises:
         TypeError, ValueError: it holds something else.
     """
-    return _LINE.encode(value)
+    return _line(value)
 
 
 def canonical(value: Any) -> str:
     """Return the one text that stands for `value` in hashes and comparisons: keys sorted, no spaces."""
-    return _CANONICAL.encode(to_json_value(value))
+    return _canonical(to_json_value(value))
 
 
 def _non_finite(value: float) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentlab.json_values import clean_text
+from agentlab.json_values import clean_text, dumps
 from agentlab.models.server_errors import ServerError, error_object, read_error
 from agentlab.models.tool_calls import CUT_DETAIL, Calls, call_in_text, read_calls
 from agentlab.records import JsonObject, Message, Reply, Usage
@@ -24,8 +24,6 @@ _FILTER_REASONS = frozenset({"content_filter", "content_filtered", "sensitive", 
 _FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource"})
 _THOUGHT = re.compile(r"<(think|thinking)>(.*?)(?:</\1>|\Z)", re.DOTALL)
 _THOUGHT_END = re.compile(r"\A(.*?)</(?:think|thinking)>", re.DOTALL)
-# Built once: `json.dumps` makes an encoder for every call with options.
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 NO_CHOICES = "The server returned no choice; a content filter or a gateway in between is the likely cause."
@@ -114,7 +112,7 @@ def assistant_message(reply: Reply, *, with_reasoning: bool = True) -> Message:
                 "type": "function",
                 "function": {
                     "name": _NOT_A_NAME.sub("_", call.name)[:64] or "unnamed",
-                    "arguments": _ENCODER.encode(call.arguments or call.sent_arguments or {}),
+                    "arguments": dumps(call.arguments or call.sent_arguments or {}),
                 },
             }
             for call in reply.tool_calls

@@ -223,10 +223,7 @@ class _Engine:
             return
         self._running[run_id] = attempt
         result = await execute(planned, self._models)
-        # Shielded: a Ctrl-C that arrives now must not lose a run that is finished.
-        await asyncio.shield(
-            asyncio.ensure_future(self._writer.run(self._store.finish, lambda: _finished(result, attempt)))
-        )
+        await self._writer.run(self._store.finish, lambda: _finished(result, attempt))
         del self._running[run_id]
         self._spending.add(result)
         self._summary.executed += 1

@@ -21,7 +21,8 @@ class _Batch:
     """Writes that wait for the same transaction: what each prepares, and what it changes with that."""
 
     writes: list[tuple[Callable[[], tuple[Any, ...]], Callable[..., Any]]] = field(default_factory=list)
-    outcomes: "asyncio.Future[list[_Outcome]] | None" = None
+    outcomes: "asyncio.Future[_Outcome] | None" = None
+    """The outcome of the commit: (True, one outcome for each write), or what made it impossible."""
 
 
 class StoreWriter:
@@ -40,6 +41,8 @@ class StoreWriter:
     async def run(self, change: Callable[..., T], prepare: Callable[[], tuple[Any, ...]] = tuple) -> T:
         """Return what a change of the store returns, once it is committed; raise what it raised.
 
+        The change is made even when the caller is cancelled: a Ctrl-C must not lose a run that is finished.
+
         Args:
             change: called in the transaction, with what `prepare` returned.
             prepare: work that needs no transaction, done in the same thread before it.
@@ -48,11 +51,12 @@ class StoreWriter:
             batch = self._gathering
             if batch is None:
                 batch = self._gathering = _Batch()
-                batch.outcomes = asyncio.ensure_future(self._worker.run(functools.partial(self._commit, batch)))
+                batch.outcomes = self._worker.submit(functools.partial(self._commit, batch))
             index = len(batch.writes)
             batch.writes.append((prepare, change))
         assert batch.outcomes is not None
-        ok, value = (await asyncio.shield(batch.outcomes))[index]
+        is_done, outcomes = await asyncio.shield(batch.outcomes)
+        ok, value = outcomes[index] if is_done else (False, outcomes)
         if not ok:
             raise value
         result: T = value
