@@ -248,9 +248,12 @@ def http_section(rounds: int, calls: int) -> list[Row]:
     return rows
 
 
-def inprocess_section(rounds: int, runs: int, steps: int = 20) -> list[Row]:
+def inprocess_section(rounds: int, calls: int) -> list[Row]:
     """CPU of a call without a network: scripted model, toy tools inline; with and without the SQLite store."""
+    return [row for steps in (20, 100) for row in _inprocess_rows(rounds, calls // steps, steps)]
 
+
+def _inprocess_rows(rounds: int, runs: int, steps: int) -> list[Row]:
     def without_store(strategy: str) -> None:
         model = ScriptedModel(turns(steps, native=strategy == "tool_loop"))
 
@@ -370,7 +373,7 @@ def imports_section(rounds: int) -> list[Row]:
 
 SECTIONS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "http": lambda given: http_section(given.rounds, given.calls),
-    "inprocess": lambda given: inprocess_section(given.rounds, given.runs),
+    "inprocess": lambda given: inprocess_section(given.rounds, given.in_process_calls),
     "inflight": lambda given: inflight_section(min(given.rounds, 3), given.steps),
     "memory": lambda given: memory_section(),
     "imports": lambda given: imports_section(2 * given.rounds),
@@ -402,7 +405,9 @@ def _version(distribution: str) -> str:
 
 
 def _in_own_process(section: str, given: argparse.Namespace) -> list[Row]:
-    options = [f"--{name}={value}" for name, value in vars(given).items() if name not in ("sections", "json")]
+    options = [
+        f"--{name.replace('_', '-')}={value}" for name, value in vars(given).items() if name not in ("sections", "json")
+    ]
     command = [sys.executable, __file__, section, "--json", *options]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     return [Row(**row) for row in json.loads(done.stdout)]
@@ -413,7 +418,7 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", default=list(SECTIONS), help=", ".join(SECTIONS))
     parser.add_argument("--rounds", type=int, default=5, help="turns of each variant, of which the median is shown")
     parser.add_argument("--calls", type=int, default=1_200, help="http: model calls of one turn")
-    parser.add_argument("--runs", type=int, default=200, help="inprocess: runs of one turn")
+    parser.add_argument("--in-process-calls", type=int, default=4_000, help="inprocess: model calls of one turn")
     parser.add_argument("--steps", type=int, default=10, help="inflight: model calls of one run")
     parser.add_argument("--json", action="store_true", help="print rows as JSON, sections in this process")
     given = parser.parse_args()
