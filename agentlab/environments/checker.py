@@ -8,8 +8,9 @@ from typing import Any
 
 from agentlab.answers import NAME_IS_TAKEN, SUBMIT
 from agentlab.environments.base import Environment, settle
-from agentlab.environments.reference import run_in_thread, walk
+from agentlab.environments.reference import Walk, run_in_thread, walk
 from agentlab.json_values import NotJsonable, canonical, dumps
+from agentlab.records import ToolResult
 from agentlab.tasks import Task
 from agentlab.tools import Tool
 
@@ -141,7 +142,7 @@ async def _state_problems(first: Environment, second: Environment, task: Task, s
             "or state shared through a class attribute, a module variable or a database."
         )
     others, names = await _state(second), await _tool_names(first)
-    await walk(first, task)
+    walked = await walk(first, task)
     end = await settle(first.snapshot())
     if await _tool_names(first) != names:
         problems.append("tools() gives other names after tools acted: the tools may not depend on the state.")
@@ -150,6 +151,7 @@ async def _state_problems(first: Environment, second: Environment, task: Task, s
         snapshot = json.loads(start)
     if await _state(second) != others:
         problems.append("two instances share state: tools of one change the other. Keep state on the instance.")
+    problems += _unstable(walked, await walk(second, task))
     await settle(first.restore(json.loads(start)))
     if await _state(first) != start or canonical(await settle(first.facts())) != start_facts:
         problems.append("restore(snapshot) does not bring back what snapshot() or facts() showed: is all state in it?")
@@ -162,6 +164,20 @@ async def _state_problems(first: Environment, second: Environment, task: Task, s
             "a second reset with the same seed gives another state: start afresh, and draw from that seed alone."
         )
     return problems
+
+
+def _unstable(one: Walk, other: Walk) -> list[str]:
+    """Steps that say something else in another fresh instance; data may differ, as times and ids do."""
+    return [
+        f"reference step {a.id!r}: {a.tool.name} says {_judged(a.result)} in one fresh instance and "
+        f"{_judged(b.result)} in another with the same seed: randomness, the clock, or something outside decides."
+        for a, b in zip(one.steps, other.steps, strict=False)
+        if _judged(a.result) != _judged(b.result)
+    ]
+
+
+def _judged(result: ToolResult) -> str:
+    return f"success={result.success}, passed={result.passed}, error_kind={result.error_kind}"
 
 
 async def _close_problems(first: Environment, second: Environment, was_reset: bool) -> list[str]:

@@ -31,9 +31,14 @@ class Following:
         """True when no process works on it: everything is finished, or what was running has died or was stopped."""
         return self.counts.get("running", 0) == 0
 
+    @property
+    def is_complete(self) -> bool:
+        """True when every run of the grid has ended."""
+        return self.total > 0 and self.total == sum(self.counts.get(state, 0) for state in ENDED)
+
     def __str__(self) -> str:
         states = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
-        return f"{self.experiment}: {self.finished} of {self.total} runs finished ({states or 'no runs yet'})"
+        return f"{self.experiment}: {self.finished} of {self.total} runs finished ({states or 'none is planned yet'})"
 
     def _repr_html_(self) -> str:
         return lines(str(self)) + table(list(self.counts), [list(self.counts.values())])
@@ -47,13 +52,16 @@ def look_at(folder: str | Path) -> Following:
     """
     store = Store(folder)
     try:
-        return Following(str(store.experiment()["experiment"]), store.counts())
+        return Following(store.experiment()["experiment"] or "no experiment yet", store.counts())
     finally:
         store.close()
 
 
 def follow(folder: str | Path, *, interval_s: float = 2.0, timeout_s: float | None = None) -> Following:
     """Show progress until no process works on the experiment any more, or the time is up; return the last look.
+
+    Between two runs, and before the first, nothing runs for a moment: unless all runs have ended, two looks in a row
+    must show the same rest.
 
     Args:
         folder: results folder or database URL of an experiment that runs elsewhere.
@@ -69,9 +77,14 @@ def follow(folder: str | Path, *, interval_s: float = 2.0, timeout_s: float | No
     started = time.monotonic()
     now = look_at(folder)
     with tqdm(total=now.total, initial=now.finished, desc=now.experiment, unit="run") as bar:
-        while not now.is_at_rest and (timeout_s is None or time.monotonic() - started < timeout_s):
+        before: Following | None = None
+        while not _is_over(now, before) and (timeout_s is None or time.monotonic() - started < timeout_s):
             time.sleep(interval_s)
-            now = look_at(folder)
+            before, now = now, look_at(folder)
             bar.total = now.total
             bar.update(now.finished - bar.n)
     return now
+
+
+def _is_over(now: Following, before: Following | None) -> bool:
+    return now.is_at_rest and (now.is_complete or (before is not None and before.counts == now.counts))

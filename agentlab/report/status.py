@@ -24,6 +24,8 @@ def status_text(folder: str | Path) -> str:
     finally:
         store.close()
     runs = load_runs(folder)
+    if runs.empty:
+        return f"{about['experiment'] or 'no experiment yet'} in {without_password(str(folder))}: no run is planned yet"
     everything = load_runs(folder, attempts="all")
     states = runs["state"].astype("string")
     if n_running == 0:

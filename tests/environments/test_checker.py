@@ -1,5 +1,6 @@
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -8,7 +9,7 @@ import pytest
 from agentlab.environments.base import Suite, load_suite
 from agentlab.environments.checker import check_environment
 from agentlab.environments.toy.environment import ToyEnvironment
-from agentlab.records import JsonObject
+from agentlab.records import JsonObject, ToolResult
 from agentlab.tasks import Task
 from agentlab.tools import Tool, tools_from_schemas
 
@@ -167,6 +168,17 @@ class SharedState(ToyEnvironment):
         self._tools.state = self._shared
 
 
+class JudgesByChance(ToyEnvironment):
+    _asked: ClassVar[list[str]] = []
+
+    def tools(self) -> tuple[Tool, ...]:
+        def check(name: str) -> ToolResult:
+            self._asked.append(name)
+            return ToolResult(True, passed=len(self._asked) % 2 == 1, check="note_written", subject=name)
+
+        return tuple(replace(tool, function=check) if tool.name == "check_note" else tool for tool in super().tools())
+
+
 class LiveSnapshot(ToyEnvironment):
     def snapshot(self) -> JsonObject:
         return self._tools.state
@@ -236,6 +248,7 @@ OBJECT = {"type": "object", "properties": {}}
         (OwnRandomness, "two instances reset with one seed differ"),
         (Counts, "a second reset with the same seed gives another state"),
         (SharedState, "two instances share state"),
+        (JudgesByChance, "check_note says success=True, passed=True, error_kind=None in one fresh instance and"),
         (LiveSnapshot, "an earlier snapshot changes when tools act"),
         (ForgetfulRestore, "restore() of the state after the reference does not bring it back"),
         (RestoreDoesNothing, "restore(snapshot) does not bring back"),

@@ -1,9 +1,14 @@
 import sqlite3
 from pathlib import Path
 
+import pytest
+
+from agentlab.report import follow as follow_module
+from agentlab.report.follow import Following, follow
 from agentlab.report.status import status_text
 from agentlab.runner.experiment import run_experiment
 from agentlab.runner.spec import Experiment
+from agentlab.store import Store
 
 
 def test_runs_of_a_process_that_is_gone_are_shown_as_interrupted(tmp_path: Path) -> None:
@@ -22,3 +27,27 @@ def test_runs_of_a_process_that_is_gone_are_shown_as_interrupted(tmp_path: Path)
     assert f"{total - 2} of {total} runs finished" in shown
     assert "2 runs were interrupted; the same `agentlab run` runs them again" in shown
     assert "running" not in shown
+
+
+def test_a_store_without_runs_says_so(tmp_path: Path) -> None:
+    Store(tmp_path, create=True).close()
+    assert status_text(tmp_path) == f"no experiment yet in {tmp_path}: no run is planned yet"
+    assert str(follow(tmp_path, interval_s=0.01)) == "no experiment yet: 0 of 0 runs finished (none is planned yet)"
+
+
+@pytest.mark.parametrize(
+    ("looks", "n_seen"),
+    [
+        ([{"planned": 2}, {"planned": 1, "running": 1}, {"planned": 1, "finished": 1}, {"finished": 2}], 4),
+        ([{"planned": 1, "finished": 1}, {"planned": 1, "finished": 1}, {"finished": 2}], 2),
+        ([{"finished": 1, "interrupted": 1}, {"finished": 2}], 1),
+    ],
+    ids=["a moment between two runs is no rest", "nobody goes on", "all have ended"],
+)
+def test_following_ends_when_nobody_works_any_more(
+    looks: list[dict[str, int]], n_seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [Following("e", counts) for counts in looks]
+    monkeypatch.setattr(follow_module, "look_at", lambda folder: left.pop(0))
+    assert follow("anywhere", interval_s=0.001).counts == looks[n_seen - 1]
+    assert len(left) == len(looks) - n_seen

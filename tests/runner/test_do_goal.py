@@ -281,7 +281,7 @@ def test_a_plan_that_stopped_for_a_person_may_be_left_at_that(tmp_path: Path) ->
         ("order", ["--approvals", "maybe"], "Valid: allow, ask, deny"),
         ("order", ["--environment", "colour"], "--environment colour has no value"),
         ("order", ["--set", "max_replans"], "--set max_replans has no value"),
-        ("order", ["--set", "max_replan=1"], "Unknown parameter of plan_execute 'max_replan'. Did you mean 'max_replans'"),
+        ("order", ["--set", "max_replan=1"], "parameter of plan_execute 'max_replan'. Did you mean 'max_replans'"),
         ("order", ["--set", "on_surprise=no"], "Unknown on_surprise 'no'"),
         ("order", ["--set", 'policy={"rules": 1}'], "policy"),
         (" ", [], "The goal is empty"),
