@@ -53,7 +53,7 @@ def _rate_note(name: str, row: "pd.Series[Any]", language: str) -> str:
 
 def _writers(names: str, language: str) -> str:
     """Who writes the answers, in words of the language."""
-    words = {"model": "模型", "delegate": "被委派的策略"} if language == "zh" else {}
+    words = {"python": "Python"} | ({"model": "模型", "delegate": "被委派的策略"} if language == "zh" else {})
     return ", ".join(words.get(name, name) for name in names.split(", "))
 
 

@@ -5,6 +5,7 @@ the same tasks. At least ten flows and a margin declared beforehand are needed. 
 advised on; local, scripted and replayed models only check the protocol.
 """
 
+import html
 import math
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from agentlab.analysis.power import clusters_needed
 from agentlab.analysis.rates import by_strategy
 from agentlab.analysis.units import as_hits, check_frame, joined, levels, model_kind, require_columns, rows_of
 from agentlab.errors import ConfigError, unknown_name
+from agentlab.html_text import lines
 from agentlab.report.cautions import cautions, rate_notes
 from agentlab.report.decision_texts import (
     DESCRIPTIONS,
@@ -67,6 +69,10 @@ class Decision:
     detail: tuple[str, ...] = ()
     """Rates, the other comparisons and every caution that belongs beside the sentence, in its language."""
     comparisons: tuple[Comparison, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """The decision in a notebook: the sentence, and what belongs beside it."""
+        return f"<p><strong>{html.escape(self.sentence)}</strong></p>{lines(*self.detail)}"
 
 
 def decide(runs: pd.DataFrame, margin: float, baseline: str | None = None, language: str = "en") -> Decision:

@@ -1,5 +1,6 @@
 import math
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -63,6 +64,13 @@ def test_a_real_but_small_gain_is_equivalent():
     decision = decide(frame({"base": BASE, "other": nudged}), 0.10)
     assert decision.low > 0
     assert decision.kind == "equivalent"
+
+
+def test_a_notebook_shows_the_sentence_and_what_belongs_beside_it():
+    decision = replace(
+        decide(frame({"tool_loop": [5] * 12, "react": [9] * 12}), 0.05), sentence="a < b", detail=("c", "d & e")
+    )
+    assert decision._repr_html_() == "<p><strong>a &lt; b</strong></p><p>c</p><p>d &amp; e</p>"
 
 
 def test_the_sentence_names_what_to_do():
@@ -276,7 +284,7 @@ def test_rates_recall_and_writer_stand_in_the_detail():
     text = detail_of(make_runs(("tool_loop", "trio")))
     assert re.search(
         r"trio: pass rate \d+ % \[\d+, \d+\], \d+ of 210 runs; healthy tasks \d+ %, defective \d+ %; "
-        r"defect recall \d+ %, false alarms \d+ %; [\d,]+ tokens per run; answer by python\.",
+        r"defect recall \d+ %, false alarms \d+ %; [\d,]+ tokens per run; answer by Python\.",
         text,
     )
 
