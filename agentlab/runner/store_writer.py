@@ -83,9 +83,13 @@ class StoreWriter:
         except Exception:
             # Nothing of the transaction is kept, so each is made alone: only those fail whose fault it was.
             return [
-                _outcome(functools.partial(change, *value)) if ok else (False, value)
+                _outcome(functools.partial(self._alone, change, value)) if ok else (False, value)
                 for (ok, value), change in prepared
             ]
+
+    def _alone(self, change: Callable[..., Any], value: tuple[Any, ...]) -> Any:
+        with self._store.together():
+            return change(*value)
 
 
 def _outcome(work: Callable[[], Any]) -> _Outcome:
