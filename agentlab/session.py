@@ -80,6 +80,9 @@ class PlanJournal(Protocol):
     def changes(self, changes: Any) -> None:
         """Store changes of the plan's state, in one transaction."""
 
+    def call(self, step_id: str, tool: str, arguments: JsonObject, result: ToolResult) -> None:
+        """Store a call that was made within a step, as soon as its result is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class SuiteKnowledge:
@@ -114,6 +117,8 @@ class Session:
     _workers: Workers = field(default_factory=Workers)
     _steps: list[tuple[str, JsonObject, ToolResult]] = field(default_factory=list)
     _made: CallsMade = field(default_factory=CallsMade)
+    _in_flight: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Calls with an effect that are being made: an equal one waits, and finds the effect there."""
     _uses: dict[str, int] = field(default_factory=dict)
     _handles: dict[str, Any] = field(default_factory=dict)
     _sent: dict[str, list[Message]] = field(default_factory=dict)
@@ -177,23 +182,17 @@ class Session:
             Interrupted: a person pressed Ctrl-C while the tool ran.
         """
         key = call_key(call)
+        while (equal := self._in_flight.get(key)) is not None:
+            await equal.wait()
         tool, arguments, refusal = self._admit(call, key)
-        if refusal is None and tool is not None and tool.permission != "auto":
-            refusal = await self._unapproved(actor, tool, call, key, plan_step_id)
-        started = time.perf_counter()
-        tries = 0
-        if refusal is None:
-            assert tool is not None
-            assert arguments is not None
-            self._meter.reserve_tool_call()
-            self._uses[tool.name] = self._uses.get(tool.name, 0) + 1
-            result, tries = await self._execute(tool, arguments)
-            self._steps.append((tool.name, arguments, result))
-        else:
-            result = refusal
-        duration_s = time.perf_counter() - started
-        self._meter.tool_s += duration_s if tries else 0.0
-        return self._observe(actor, call, key, tool, result, tries, duration_s, plan_step_id, by_program)
+        if refusal is not None or tool is None or not tool.has_side_effect:
+            return await self._act(actor, call, key, tool, arguments, refusal, plan_step_id, by_program)
+        is_over = self._in_flight[key] = asyncio.Event()
+        try:
+            return await self._act(actor, call, key, tool, arguments, refusal, plan_step_id, by_program)
+        finally:
+            del self._in_flight[key]
+            is_over.set()
 
     def must_ask(self, call: ToolCall) -> bool:
         """Return whether a person has to approve a call before it may be executed."""
@@ -223,7 +222,7 @@ class Session:
             call: the call.
             result: what it brought.
             plan_step_id: the plan step behind it.
-            is_open: True when its step runs again, so that the call will be asked for once more.
+            is_open: True when the call may be asked for once more, so that it has to be known as made.
         """
         tool = find_tool(self.tools, call.name)
         handle = f"result_{len(self._handles) + 1}"
@@ -298,6 +297,38 @@ class Session:
     def close(self) -> None:
         """Release the run's worker threads."""
         self._workers.close()
+
+    async def _act(
+        self,
+        actor: str,
+        call: ToolCall,
+        key: str,
+        tool: Tool | None,
+        arguments: JsonObject | None,
+        refusal: ToolResult | None,
+        plan_step_id: str | None,
+        by_program: bool,
+    ) -> Observation:
+        """Execute an admitted call, or answer one that is refused."""
+        if refusal is None and tool is not None and tool.permission != "auto":
+            refusal = await self._unapproved(actor, tool, call, key, plan_step_id)
+        started = time.perf_counter()
+        tries = 0
+        if refusal is None:
+            assert tool is not None
+            assert arguments is not None
+            self._meter.reserve_tool_call()
+            self._uses[tool.name] = self._uses.get(tool.name, 0) + 1
+            result, tries = await self._execute(tool, arguments)
+            self._steps.append((tool.name, arguments, result))
+            # What a program decided on is planned again after a kill; what a model did is not.
+            if self.journal is not None and plan_step_id is not None and (tool.has_side_effect or not by_program):
+                self.journal.call(plan_step_id, tool.name, arguments, result)
+        else:
+            result = refusal
+        duration_s = time.perf_counter() - started
+        self._meter.tool_s += duration_s if tries else 0.0
+        return self._observe(actor, call, key, tool, result, tries, duration_s, plan_step_id, by_program)
 
     def _request(
         self, actor: str, messages: list[Message], format: ReplyFormat, tools: tuple[Tool, ...]

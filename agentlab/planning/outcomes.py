@@ -19,6 +19,17 @@ class StepOutcome:
     results: tuple[ToolResult, ...] = ()
     tries: int = 1
     """Executions behind it, the session's own repeats included."""
+    calls: tuple[JsonObject | None, ...] | None = None
+    """The arguments really used, one for each result; None for a call that was not made, because its effect was there
+    already. None as a whole: as they were planned."""
+    effects: tuple[str, ...] = ()
+    """Tools with an effect that the worker of a goal step used."""
+
+    def made(self) -> JsonObject:
+        """Return what the state of a step has to remember for an undo."""
+        return ({} if self.calls is None else {"calls": self.calls}) | (
+            {"effects": self.effects} if self.effects else {}
+        )
 
     @property
     def failure(self) -> ToolResult | None:

@@ -83,7 +83,7 @@ def rollback_plan(
     """
     before = graph.ancestors(failed)
     if back_to is None:
-        roots = [name for name in before if _has_effect(graph.step(name), tools)]
+        roots = [name for name in before if has_effect(graph.step(name), tools) or state[name].effects]
     else:
         roots = list(graph.steps_back(failed, back_to))
         if not roots:
@@ -94,10 +94,11 @@ def rollback_plan(
     errors = ((name, state[name].error) for name in affected if state[name].status not in settled)
     unsure = [name for name, error in errors if error is not None and error.may_have_happened]
     undoable = [name for name in unsure if _has_harmless_undo(graph.step(name), tools)]
-    there = [name for name in affected if _has_effect(graph.step(name), tools) and _is_there(state[name])]
+    there = [name for name in affected if has_effect(graph.step(name), tools) and _is_there(state[name])]
+    there += [name for name in affected if state[name].effects]
     done = sorted({*there, *undoable}, key=lambda name: (_place(state[name]), graph.position(name)), reverse=True)
     left = tuple(name for name in unsure if name not in undoable)
-    return RollbackPlan(tuple(_undo_of(graph.step(name), state, tools) for name in done), affected, left)
+    return RollbackPlan(tuple(undo_of(graph.step(name), state, tools) for name in done), affected, left)
 
 
 def recover(state: PlanView | None, tools: Mapping[str, Tool]) -> Recovery:
@@ -142,14 +143,19 @@ def undo_arguments(undo: Tool, arguments: Mapping[str, Any], output: Any) -> tup
     return found, ", ".join(missing)
 
 
-def _undo_of(step: PlanStep, state: PlanView, tools: Mapping[str, Tool]) -> StepUndo:
-    tool = tools[step.tool or ""]
+def undo_of(step: PlanStep, state: PlanView, tools: Mapping[str, Tool]) -> StepUndo:
+    """Return how a step with an effect is undone: with the arguments that its calls were really made with."""
+    if step.tool is None:
+        used = ", ".join(state[step.id].effects)
+        return StepUndo(step.id, None, problem=f"its worker used {used}, which has to be undone by hand")
+    tool = tools[step.tool]
     undo = tools.get(tool.compensate or "")
     if undo is None:
         return StepUndo(step.id, None, problem=f"{tool.name} cannot be undone: it has no undo tool")
     calls = []
-    for arguments, result in zip(state.inputs(step.id).calls, state[step.id].results, strict=False):
-        if result.success or StepError.of(result, tool).may_have_happened:
+    made = state[step.id].calls or state.inputs(step.id).calls
+    for arguments, result in zip(made, state[step.id].results, strict=False):
+        if arguments is not None and (result.success or StepError.of(result, tool).may_have_happened):
             found, missing = undo_arguments(undo, arguments, result.data)
             if missing:
                 return StepUndo(step.id, undo.name, problem=f"{undo.name} needs {missing}")
@@ -158,8 +164,9 @@ def _undo_of(step: PlanStep, state: PlanView, tools: Mapping[str, Tool]) -> Step
 
 
 def _is_there(state: StepState) -> bool:
-    """True when an effect stands: of a completed step, or of the part of a failed map step that succeeded."""
-    is_partial = state.status == "failed" and any(result.success for result in state.results)
+    """True when an effect stands: of a completed step, or of the part of a map step that succeeded before it failed."""
+    is_cut_short = state.status in ("failed", "skipped", "retry_wait")
+    is_partial = is_cut_short and any(result.success for result in state.results)
     return state.status == "completed" or is_partial
 
 
@@ -168,7 +175,8 @@ def _place(state: StepState) -> float:
     return math.inf if state.completed_seq is None else state.completed_seq
 
 
-def _has_effect(step: PlanStep, tools: Mapping[str, Tool]) -> bool:
+def has_effect(step: PlanStep, tools: Mapping[str, Tool]) -> bool:
+    """Return whether a step's tool changes something, so that an undo has to know what was done."""
     tool = tools.get(step.tool or "")
     return tool is not None and (tool.has_side_effect or tool.compensate is not None)
 

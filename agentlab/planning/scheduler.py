@@ -23,7 +23,7 @@ from agentlab.planning.outcomes import (
 )
 from agentlab.planning.plan import PlanStep
 from agentlab.planning.policy import Action, FailurePolicy
-from agentlab.planning.recovery import StepUndo, rollback_plan
+from agentlab.planning.recovery import StepUndo, has_effect, rollback_plan
 from agentlab.planning.state import Changes, PlanState
 from agentlab.planning.step_state import StepError
 from agentlab.records import JsonObject, ToolResult
@@ -108,6 +108,8 @@ class Scheduler:
         self._note(self._state.set_phase("executing"))
         for step_id in self._state.with_status("awaiting_approval") if self._approve is not None else ():
             self._launch(step_id, self._decision(self._state.graph.step(step_id), self._state.inputs(step_id).calls))
+        for step_id in self._state.with_status("retry_wait"):
+            self._launch(step_id, self._pause(self._state[step_id].delay_s or 0.0))
         try:
             while True:
                 self._start_what_is_ready()
@@ -161,7 +163,8 @@ class Scheduler:
             self._note(self._state.await_approval(step.id, digest_of(step, calls)))
             self._launch(step.id, self._decision(step, calls))
             return
-        self._note(self._state.start(step.id, at_s=self._now()))
+        kept = calls if has_effect(step, self._tools) else ()
+        self._note(self._state.start(step.id, calls=kept, at_s=self._now()))
         self._launch(step.id, self._outcome(step, calls))
 
     def _has_free_worker(self, step: PlanStep) -> bool:
@@ -253,7 +256,8 @@ class Scheduler:
     def _complete(self, step: PlanStep, outcome: StepOutcome) -> None:
         """Record a step that did its work, with what a check of it that did not pass leads to."""
         state = self._state
-        changes = state.complete(step.id, outcome.results, tries=outcome.tries, at_s=self._now())
+        made, tries = self._made(step, outcome), outcome.tries
+        changes = state.complete(step.id, outcome.results, made=made, tries=tries, at_s=self._now())
         action = None if state.has_passed(step.id) else self._policy.after_check(step, state.graph, state)
         if action is not None:
             counted = state.count_rule(action.rule) if action.is_counted else ()
@@ -263,22 +267,27 @@ class Scheduler:
             self._tell(step.id, action)
             self._drop_timers()
 
+    def _made(self, step: PlanStep, outcome: StepOutcome) -> JsonObject:
+        made = outcome.made()
+        return made if has_effect(step, self._tools) or outcome.effects else {}
+
     def _may_rescue(self, step_id: str, error: StepError) -> bool:
         is_quiet = not self._state.decisions and not self._state.stopped
         return self._rescue is not None and is_quiet and step_id not in self._rescued and not error.may_have_happened
 
     def _apply(self, step_id: str, error: StepError, outcome: StepOutcome, action: Action) -> None:
         state = self._state
+        about: JsonObject = {"results": outcome.results, "made": self._made(state.graph.step(step_id), outcome)}
+        about["tries"] = outcome.tries
         if action.kind == "retry":
-            self._note(state.retry_later(step_id, error, action.delay_s, tries=outcome.tries))
+            self._note(state.retry_later(step_id, error, action.delay_s, **about))
             self._launch(step_id, self._pause(action.delay_s))
         else:
             changes = list(state.count_rule(action.rule) if action.is_counted else ())
             if action.kind == "skip":
-                changes += state.skip(step_id, action.reason, error, tries=outcome.tries, at_s=self._now())
+                changes += state.skip(step_id, action.reason, error, at_s=self._now(), **about)
             else:
-                results = outcome.results
-                changes += state.fail(step_id, error, results=results, tries=outcome.tries, at_s=self._now())
+                changes += state.fail(step_id, error, at_s=self._now(), **about)
                 changes += self._announced(step_id, action)
             self._note(tuple(changes))
         self._tell(step_id, action)
@@ -331,11 +340,15 @@ class Scheduler:
     async def _undo(self, undo: StepUndo) -> None:
         step = self._state.graph.step(undo.step)
         self._note(self._state.start_undo(undo.step, undo.tool or "none"))
-        problem = undo.problem
-        for call in undo.calls if not problem else ():
+        begun = self._state[undo.step].undos[-1]
+        problem = undo.problem or begun.message
+        calls = () if undo.problem else undo.calls
+        for number, call in enumerate(calls[begun.n_made :], begun.n_made + 1):
             result = await self._run_undo(step, undo.tool or "", call)
             if not result.success:
                 problem = problem or result.message or result.error_kind or "the undo tool failed"
+            if number < len(calls):
+                self._note(self._state.report_undo(undo.step, problem))
         self._note(self._state.finish_undo(undo.step, success=not problem, message=problem))
 
     # Ending

@@ -34,6 +34,7 @@ Changes = tuple[Transition, ...]
 _RESTARTABLE = {
     "completed", "failed", "blocked", "skipped", "cancelled", "rolled_back", "retry_wait", "awaiting_approval",
 }  # fmt: skip
+_NOT_RUN = {"pending", "blocked", "skipped", "cancelled"}
 _CLEARED: JsonObject = {
     each.name: each.default
     for each in dataclasses.fields(StepState)
@@ -66,15 +67,22 @@ class PlanState(PlanView):
 
     # Writing: a step
 
-    def start(self, step_id: str, *, at_s: float | None = None) -> Changes:
-        """Mark a ready step as running. An approval is used up by it."""
+    def start(self, step_id: str, *, calls: Sequence[JsonObject] = (), at_s: float | None = None) -> Changes:
+        """Mark a ready step as running. An approval is used up by it.
+
+        Args:
+            step_id: a ready step.
+            calls: of a step with an effect the arguments of its calls.
+            at_s: now, in seconds of the caller's clock.
+        """
         if step_id not in self._ready:
             raise IllegalTransition(f"step {step_id} is {self._steps[step_id].status} and not ready")
         state = self._steps[step_id]
         gaps = tuple(n for n in self.graph.step(step_id).weak_depends_on if self._steps[n].status != "completed")
         fresh = {"error": None, "progress": None, "activity": "", "ended_s": None, "delay_s": None, "results": ()}
         used = {"approval": None, "is_approved": False} if state.approval is not None else {}
-        return (self._move(step_id, "running", tries=state.tries + 1, started_s=at_s, gaps=gaps, **fresh, **used),)
+        counted = {"tries": state.tries + 1, "started_s": at_s, "gaps": gaps, "calls": tuple(calls), "effects": ()}
+        return (self._move(step_id, "running", **counted, **fresh, **used),)
 
     def complete(
         self,
@@ -82,6 +90,7 @@ class PlanState(PlanView):
         results: Sequence[ToolResult] = (),
         *,
         output: Any = ...,
+        made: Mapping[str, Any] | None = None,
         tries: int = 1,
         at_s: float | None = None,
     ) -> Changes:
@@ -91,6 +100,7 @@ class PlanState(PlanView):
             step_id: a running step, or an interrupted one of which the effect was found.
             results: the tool results behind it, of a map step one per entry, in the order of the list.
             output: what references to the step get; by default the data of the result, of a map step the list.
+            made: `calls` and `effects` of the step as they really were, where that is known.
             tries: executions of the tool for this start.
             at_s: now, in seconds of the caller's clock.
         """
@@ -99,7 +109,9 @@ class PlanState(PlanView):
             output = [r.data for r in results] if is_map else results[0].data if len(results) == 1 else None
         more = self._more_tries(step_id, tries)
         done = {"error": None, "progress": 1.0, "activity": "", "ended_s": at_s, "completed_seq": self.seq}
-        return (self._move(step_id, "completed", results=tuple(results), output=output, **more, **done),)
+        return (
+            self._move(step_id, "completed", results=tuple(results), output=output, **more, **done, **(made or {})),
+        )
 
     def fail(
         self,
@@ -107,19 +119,31 @@ class PlanState(PlanView):
         error: StepError,
         *,
         results: Sequence[ToolResult] = (),
+        made: Mapping[str, Any] | None = None,
         tries: int = 1,
         at_s: float | None = None,
     ) -> Changes:
         """Record that a step failed for good, after the policy had its say, and block what needs it."""
-        more = self._more_tries(step_id, tries)
+        more = {**self._more_tries(step_id, tries), **(made or {})}
         first = self._move(step_id, "failed", error=error, results=tuple(results), ended_s=at_s, **more)
         return (first, *self._block_dependents(step_id))
 
     def skip(
-        self, step_id: str, reason: str, error: StepError | None = None, *, tries: int = 1, at_s: float | None = None
+        self,
+        step_id: str,
+        reason: str,
+        error: StepError | None = None,
+        *,
+        results: Sequence[ToolResult] = (),
+        made: Mapping[str, Any] | None = None,
+        tries: int = 1,
+        at_s: float | None = None,
     ) -> Changes:
-        """Record the decision to go on without a step: what needs it strongly is blocked, the rest runs with a gap."""
-        more = self._more_tries(step_id, tries)
+        """Record the decision to go on without a step: what needs it strongly is blocked, the rest runs with a gap.
+
+        What it did before (entries of a map step) stays on record: a rollback has to undo it.
+        """
+        more = {**self._more_tries(step_id, tries), **(made or {}), "results": tuple(results)}
         first = self._move(step_id, "skipped", error=error, reason=reason, ended_s=at_s, **more)
         return (first, *self._block_dependents(step_id))
 
@@ -131,9 +155,18 @@ class PlanState(PlanView):
                 changes.append(self._move(name, "skipped", reason=condition("after_not_needed", step=step_id)))
         return tuple(changes)
 
-    def retry_later(self, step_id: str, error: StepError, delay_s: float, *, tries: int = 1) -> Changes:
+    def retry_later(
+        self,
+        step_id: str,
+        error: StepError,
+        delay_s: float,
+        *,
+        results: Sequence[ToolResult] = (),
+        made: Mapping[str, Any] | None = None,
+        tries: int = 1,
+    ) -> Changes:
         """Record a failed try that will be repeated after `delay_s` seconds; the caller's timer calls `wake`."""
-        more = self._more_tries(step_id, tries)
+        more = {**self._more_tries(step_id, tries), **(made or {}), "results": tuple(results)}
         return (self._move(step_id, "retry_wait", error=error, delay_s=delay_s, **more),)
 
     def wake(self, step_id: str) -> Changes:
@@ -161,7 +194,18 @@ class PlanState(PlanView):
         state = self._steps[step_id]
         if not {"rolled_back", "rollback_failed"} & TRANSITIONS[state.status] or state.is_undo_open:
             raise IllegalTransition(f"step {step_id} is {state.status} and cannot be undone now")
-        return (self._change(step_id, state.status, undos=(*state.undos, Undo(tool))),)
+        last = state.undos[-1] if state.undos else None
+        is_continued = last is not None and last.state == "interrupted" and last.tool == tool
+        undo = dataclasses.replace(last, state="started") if last is not None and is_continued else Undo(tool)
+        return (self._change(step_id, state.status, undos=(*state.undos, undo)),)
+
+    def report_undo(self, step_id: str, message: str = "") -> Changes:
+        """Record that one call of an undo is done with and is not made again; `message` says what went wrong."""
+        state = self._steps[step_id]
+        if not state.is_undo_open:
+            raise IllegalTransition(f"no undo of step {step_id} was started")
+        undo = dataclasses.replace(state.undos[-1], n_made=state.undos[-1].n_made + 1, message=message)
+        return (self._change(step_id, state.status, undos=(*state.undos[:-1], undo)),)
 
     def finish_undo(self, step_id: str, *, success: bool, message: str = "") -> Changes:
         """Record the outcome of an undo; a failed one stays visible as `rollback_failed`.
@@ -178,14 +222,20 @@ class PlanState(PlanView):
         first = self._move(step_id, "rolled_back" if success else "rollback_failed", undos=undos)
         return (first, *self._block_dependents(step_id))
 
-    def reopen_undo(self, step_id: str) -> Changes:
-        """Record that an undo that was cut short may be tried again: it had not happened, or twice does no harm."""
+    def reopen_undo(self, step_id: str, *, has_happened: bool = False) -> Changes:
+        """Record that an undo that was cut short goes on.
+
+        Args:
+            step_id: its step.
+            has_happened: the call that was cut short has happened, so the next one is made; otherwise it had not
+                happened, or twice does no harm.
+        """
         state = self._steps[step_id]
         if not state.is_undo_open:
             raise IllegalTransition(f"no undo of step {step_id} was started")
-        return (
-            self._change(step_id, state.status, undos=(*state.undos[:-1], Undo(state.undos[-1].tool, "interrupted"))),
-        )
+        last = state.undos[-1]
+        undo = dataclasses.replace(last, state="interrupted", n_made=last.n_made + has_happened)
+        return (self._change(step_id, state.status, undos=(*state.undos[:-1], undo)),)
 
     # Writing: the plan
 
@@ -216,7 +266,8 @@ class PlanState(PlanView):
             if error is not None and error.may_have_happened and not error.is_safe_to_repeat:
                 raise IllegalTransition(f"step {step_id} may have taken effect, so it cannot simply run again")
             # What the stop kept from running starts too.
-            stopped = [name for name in self.with_status("skipped") if self._steps[name].reason == self.stopped]
+            skipped = self.with_status("skipped") if self.stopped else ()
+            stopped = [name for name in skipped if self._steps[name].reason == self.stopped]
             changes += self.restart({step_id, *self.graph.descendants(step_id), *stopped})
         return tuple(changes)
 
@@ -236,7 +287,11 @@ class PlanState(PlanView):
         return (self._commit(self._of_plan(rollback=None)),)
 
     def stop(self, reason: str) -> Changes:
-        """End the plan: no further step starts. What has not run is skipped; running steps are the caller's to end."""
+        """End the plan: no further step starts. What has not run is skipped; running steps are the caller's to end.
+
+        Of several reasons the first one stands, with all steps that were kept from running.
+        """
+        reason = self.stopped or reason
         first = self._commit(self._of_plan(stopped=reason))
         waiting = self.with_status("pending", "awaiting_approval", "retry_wait")
         return (first, *(self._move(step_id, "skipped", reason=reason) for step_id in waiting))
@@ -259,8 +314,8 @@ class PlanState(PlanView):
         """Make a part of the plan pending again, with counters from 0; its effects must have been undone before.
 
         Raises:
-            IllegalTransition: a step is running or its undo failed, or one that needs a restarted step is not
-                pending and not restarted with it.
+            IllegalTransition: a step is running or its undo failed, or one that needs a restarted step has run and is
+                not restarted with it.
         """
         wanted = set(step_ids)
         closed = [
@@ -270,7 +325,7 @@ class PlanState(PlanView):
             if self._steps[step_id].status not in _RESTARTABLE:
                 raise IllegalTransition(f"step {step_id} is {self._steps[step_id].status} and cannot be restarted")
         for step_id in self.graph.descendants(*wanted):
-            if step_id not in wanted and self._steps[step_id].status != "pending":
+            if step_id not in wanted and self._steps[step_id].status not in _NOT_RUN:
                 raise IllegalTransition(f"step {step_id} is {self._steps[step_id].status} and has to be restarted too")
         changes = [self._commit(self._of_plan(stopped=""))] if self.stopped else []
         for step_id in closed:
@@ -358,7 +413,7 @@ class PlanState(PlanView):
         while waiting:
             cause = waiting.pop(0)
             for name in self.graph.dependents(cause):
-                if self._steps[name].status in ("pending", "awaiting_approval"):
+                if self._steps[name].status in ("pending", "awaiting_approval", "retry_wait"):
                     blocked.append(self._move(name, "blocked", cause=cause))
                     waiting.append(name)
         return blocked

@@ -39,20 +39,23 @@ STATUS_WORDS: dict[str, tuple[str, str]] = {
 
 TRANSITIONS: Mapping[StepStatus, frozenset[StepStatus]] = {
     # failed: an argument that cannot be resolved fails the step before it runs.
-    "pending": frozenset({"running", "awaiting_approval", "failed", "blocked", "skipped", "cancelled"}),
+    # rolled_back, here and below: an earlier try may have taken effect.
+    "pending": frozenset(
+        {"running", "awaiting_approval", "failed", "blocked", "skipped", "cancelled", "rolled_back", "rollback_failed"}
+    ),
     # pending: approved, and ready again.
     "awaiting_approval": frozenset({"pending", "failed", "blocked", "skipped", "cancelled"}),
     # interrupted: found running after a crash.
     "running": frozenset({"completed", "failed", "retry_wait", "skipped", "cancelled", "interrupted"}),
     # pending: the wait is over.
-    "retry_wait": frozenset({"pending", "failed", "skipped", "cancelled"}),
+    "retry_wait": frozenset({"pending", "failed", "blocked", "skipped", "cancelled", "rolled_back", "rollback_failed"}),
     # pending: it is harmless to run it again; completed: it turned out that it had happened.
     "interrupted": frozenset({"pending", "completed", "failed", "skipped", "cancelled"}),
     # To pending, here and below: a restart of this part of the plan.
     "completed": frozenset({"rolled_back", "rollback_failed", "pending"}),
     "failed": frozenset({"rolled_back", "rollback_failed", "pending"}),
     "blocked": frozenset({"pending"}),
-    "skipped": frozenset({"pending"}),
+    "skipped": frozenset({"pending", "rolled_back", "rollback_failed"}),
     "cancelled": frozenset({"pending"}),
     "rolled_back": frozenset({"pending"}),
     # Never to pending: what is half undone is not run again by a program.

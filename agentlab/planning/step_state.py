@@ -52,6 +52,8 @@ class Undo:
     state: str = "started"
     """started, done, failed, or interrupted by a crash; one that is still `started` after a crash may have happened."""
     message: str = ""
+    n_made: int = 0
+    """Calls of it that are done with, of a map step one per entry; the next one may have happened after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,11 @@ class StepState:
     """Executions so far, the session's own repeats included; a restart counts from 0 again."""
     results: tuple[ToolResult, ...] = ()
     """The tool results behind the step: one of a tool step, one per entry of a map step."""
+    calls: tuple[JsonObject | None, ...] = ()
+    """Of a step with an effect the arguments that each call was really made with, for its undo; None where it was not
+    made because its effect was there already."""
+    effects: tuple[str, ...] = ()
+    """The tools with an effect that the worker of a goal step used; nothing undoes these."""
     output: Any = None
     """What references to the step resolve to; None until it has completed."""
     error: StepError | None = None
@@ -139,7 +146,7 @@ def fields_to_json(values: Mapping[str, Any]) -> JsonObject:
     data: JsonObject = {}
     for name, value in values.items():
         if name == "results":
-            data[name] = [_present(result) for result in value]
+            data[name] = [result_to_json(result) for result in value]
         elif name == "undos":
             data[name] = [_present(undo) for undo in value]
         elif name == "error":
@@ -165,13 +172,18 @@ def fields_from_json(data: Mapping[str, Any]) -> JsonObject:
             values[name] = tuple(Undo(**undo) for undo in value)
         elif name == "error":
             values[name] = None if value is None else StepError(**value)
-        elif name == "gaps":
+        elif name in ("gaps", "calls", "effects"):
             values[name] = tuple(value)
         elif name != "output_is_data":
             values[name] = value
     if "output_is_data" in data:
         values["output"] = values["results"][0].data
     return values
+
+
+def result_to_json(result: ToolResult) -> JsonObject:
+    """Return a tool result as a JSON object; what has its default is left out."""
+    return _present(result)
 
 
 def _present(record: Any) -> JsonObject:

@@ -3,16 +3,17 @@
 What has completed is never run again; what may have taken effect is looked up or asked about, never simply repeated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentlab.environments.base import Environment, load_suite, settle
-from agentlab.errors import ConfigError
+from agentlab.errors import ConfigError, UnresolvedReference
 from agentlab.json_values import dumps
-from agentlab.planning.journal import Journal, JournalContent, read_journal
+from agentlab.planning.journal import Journal, JournalContent, MadeCall, read_journal
+from agentlab.planning.outcomes import digest_of
 from agentlab.planning.plan import PlanStep
-from agentlab.planning.recovery import Recovery, recover
+from agentlab.planning.recovery import Recovery, recover, undo_of
 from agentlab.planning.state import PlanState
 from agentlab.planning.step_state import IllegalTransition
 from agentlab.records import Answer, Event, JsonObject, ToolCall, ToolResult
@@ -130,12 +131,20 @@ async def _look_up(
     assert state is not None
     found = recover(state, tools)
     for step_id in found.open_undos:
-        happened = _asked(person, state.graph.step(step_id), {"undo": state[step_id].undos[-1].tool})
-        if happened is not None:
-            journal.changes(state.finish_undo(step_id, success=True) if happened else state.reopen_undo(step_id))
+        undo = state[step_id].undos[-1]
+        happened = _asked(person, state.graph.step(step_id), {"undo": undo.tool})
+        n_calls = len(undo_of(state.graph.step(step_id), state, tools).calls)
+        if happened and undo.n_made + 1 >= n_calls and not undo.message:
+            journal.changes(state.finish_undo(step_id, success=True))
+        elif happened is not None:
+            journal.changes(state.reopen_undo(step_id, has_happened=happened))
     for step_id in found.ask:
         step, calls = state.graph.step(step_id), state.inputs(step_id).calls
-        known = [await settle(_happened(environment, step.tool, arguments)) for arguments in calls]
+        made = content.results_of(step_id, step.tool, calls)
+        known = [
+            result or await settle(_happened(environment, step.tool, arguments))
+            for arguments, result in zip(calls, made, strict=True)
+        ]
         if None in known:
             shown = calls[0] if len(calls) == 1 else {"calls": list(calls)}
             happened = _asked(person, step, shown)
@@ -146,10 +155,12 @@ async def _look_up(
         if all(result.success for result in known):
             journal.changes(state.complete(step_id, known))
             continue
+        for arguments, result, recorded in zip(calls, known, made, strict=True):
+            if result.success and recorded is None:
+                # Before the step is ready again: what was found out must not be lost with another stop.
+                journal.call(step_id, step.tool or "", arguments, result)
+                content.calls.append(MadeCall(step_id, step.tool or "", arguments, result))
         journal.changes(state.rerun(step_id))
-        content.known += [
-            (step_id, arguments, result) for arguments, result in zip(calls, known, strict=True) if result.success
-        ]
 
 
 def _asked(person: Person, step: PlanStep, about: JsonObject) -> bool | None:
@@ -179,27 +190,57 @@ class Resumed(PlanExecute):
     async def solve(self, session: Session) -> Answer:
         """Return the answer that follows from the old results and the new ones."""
         session.note("plan", "planner", plan=self._state.graph.to_json(), resumed=True)
+        execution = Execution(session, self._state, self)
+        self._recall_steps(session, execution)
+        self._recall_approvals(session)
+        return await self.carry_out(session, execution, n_replans=max(0, self._content.n_plans - 1))
+
+    def _recall_steps(self, session: Session, execution: Execution) -> None:
+        """Put what was done into this attempt: it is evidence, and no effect of it may happen again."""
         state = self._state
         for step_id in sorted(state.with_status("completed"), key=lambda name: state[name].completed_seq or 0):
-            for arguments, result in zip(state.inputs(step_id).calls, state[step_id].results, strict=False):
-                self._recall(session, step_id, arguments, result)
-        execution = Execution(session, state, self)
-        for step_id, arguments, result in self._content.known:
-            execution.take_up(step_id, self._recall(session, step_id, arguments, result, is_open=True))
-        for step_id in state.with_status("pending"):
-            if state[step_id].is_approved:
-                for arguments in state.inputs(step_id).calls:
-                    session.recall_approval(ToolCall(step_id, state.graph.step(step_id).tool or "", arguments))
-        return await self.carry_out(session, execution)
+            tool = state.graph.step(step_id).tool
+            for arguments, result in zip(_calls_of(state, step_id), state[step_id].results, strict=False):
+                # Without arguments it was the effect of another step, or what they referred to is gone.
+                if tool is not None and (arguments is not None or not state[step_id].calls):
+                    self._recall(session, execution, MadeCall(step_id, tool, arguments or {}, result))
+        for call in self._content.calls:
+            if not self._is_result(call):
+                self._recall(session, execution, call, is_evidence=True)
 
-    def _recall(
-        self, session: Session, step_id: str, arguments: JsonObject, result: ToolResult, *, is_open: bool = False
-    ) -> ToolCall:
-        step = self._state.graph.step(step_id)
-        call = ToolCall(f"{step_id} {dumps(arguments)}"[:64], step.tool or "", arguments)
-        if step.tool is not None:
-            session.recall(step.worker_type or "worker", call, result, step_id, is_open=is_open)
-        return call
+    def _recall(self, session: Session, execution: Execution, made: MadeCall, *, is_evidence: bool = False) -> None:
+        step = self._state.graph.step(made.step) if made.step in self._state.graph else None
+        actor = (step.worker_type if step is not None else None) or "worker"
+        call = ToolCall(f"{made.step} {dumps(made.arguments)}"[:64], made.tool, made.arguments)
+        session.recall(actor, call, made.result, made.step, is_open=True)
+        execution.take_up(made.step, call, made.result if is_evidence else None)
+
+    def _is_result(self, call: MadeCall) -> bool:
+        """Whether a call is one of those whose results a completed step holds."""
+        state = self._state
+        if call.step not in state.graph or state[call.step].status != "completed":
+            return False
+        calls = _calls_of(state, call.step)
+        return any(call.is_of(call.step, state.graph.step(call.step).tool, arguments) for arguments in calls)
+
+    def _recall_approvals(self, session: Session) -> None:
+        """Take up approvals that were not used, as far as they are for what the step would do now."""
+        state = self._state
+        for step_id in state.with_status("pending"):
+            if not state[step_id].is_approved:
+                continue
+            step, calls = state.graph.step(step_id), state.inputs(step_id).calls
+            if digest_of(step, calls) == state[step_id].approval:
+                for arguments in calls:
+                    session.recall_approval(ToolCall(step_id, step.tool or "", arguments))
+
+
+def _calls_of(state: PlanState, step_id: str) -> Sequence[JsonObject | None]:
+    """The arguments of a step's calls: as they were, else as they follow from the plan; none where that is gone."""
+    try:
+        return state[step_id].calls or state.inputs(step_id).calls
+    except UnresolvedReference:
+        return [None] * len(state[step_id].results)
 
 
 class Restored:

@@ -2,10 +2,12 @@
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agentlab.calls_made import call_key
 from agentlab.errors import StopRun, unknown_name
 from agentlab.evidence import findings_of
 from agentlab.planning.outcomes import Ended, StepOutcome, is_high_risk
@@ -14,11 +16,12 @@ from agentlab.planning.policy import Action, FailurePolicy, Rule, load_policy
 from agentlab.planning.report import plan_report
 from agentlab.planning.scheduler import Scheduler
 from agentlab.planning.state import Changes, PlanState
-from agentlab.planning.step_state import Transition
+from agentlab.planning.step_state import StepError, Transition
 from agentlab.records import (
     Answer,
     Finding,
     JsonObject,
+    Observation,
     ReplyFormat,
     ToolCall,
     ToolResult,
@@ -30,6 +33,7 @@ from agentlab.strategies.plan_format import PlanFormat
 from agentlab.strategies.plan_workers import GoalWorker, PersonsApproval, polished
 from agentlab.strategies.planner import Planner
 from agentlab.strategies.react import repair
+from agentlab.tools import Tool
 
 Surprise = Literal["block", "replan", "react"]
 Reporter = Literal["python", "model"]
@@ -102,15 +106,17 @@ class PlanExecute:
             return Answer(text=planner.explanation, gave_up=True)
         return await self.carry_out(session, Execution(session, PlanState(graph), self), planner)
 
-    async def carry_out(self, session: Session, execution: "Execution", planner: "Planner | None" = None) -> Answer:
+    async def carry_out(
+        self, session: Session, execution: "Execution", planner: "Planner | None" = None, n_replans: int = 0
+    ) -> Answer:
         """Return the answer after the plan has been run, and replaced where that was needed.
 
         Args:
             session: of the run.
             execution: holds the plan, new or as it stood when it was stopped.
             planner: the one that made the plan; None gets a new one where it is needed.
+            n_replans: plans that were replaced before.
         """
-        n_replans = 0
         while (ended := await execution.run()).kind == "replan":
             graph = None
             if n_replans < self.max_replans:
@@ -190,9 +196,17 @@ class Execution:
         else:
             self._record(self.state.set_phase("executing"))
 
-    def take_up(self, step_id: str, call: ToolCall) -> None:
-        """Take note of a call of an earlier attempt, so that it may be made again once its effect is undone."""
+    def take_up(self, step_id: str, call: ToolCall, result: ToolResult | None = None) -> None:
+        """Take note of a call of an earlier attempt, so that it may be made again once its effect is undone.
+
+        Args:
+            step_id: its step.
+            call: the call.
+            result: what it brought, where the answer has to know it and no step holds it.
+        """
         self._made.setdefault(step_id, []).append(call)
+        if result is not None and step_id in self.state.graph:
+            self._keep(step_id, call.name, result)
 
     def report(self) -> str:
         """Return the report so far."""
@@ -212,42 +226,57 @@ class Execution:
 
     async def _run_step(self, step: PlanStep, calls: Sequence[JsonObject]) -> StepOutcome:
         if step.kind == "goal":
-            return StepOutcome((await self._work_towards(step, calls[0]),))
+            return await self._work_towards(step, calls[0])
         n_done = 0
 
-        async def act(arguments: JsonObject) -> tuple[ToolResult, int]:
+        async def act(arguments: JsonObject) -> Observation:
             nonlocal n_done
-            result = await self._act(step, step.tool or "", arguments)
+            observation = await self._act(step, step.tool or "", arguments)
             n_done += 1
             if n_done < len(calls):
                 self._report(step, progress=n_done / len(calls))
-            return result
+            return observation
 
+        earlier = Counter(map(call_key, self._made.get(step.id, ())))
         done = await self._session.map(act, calls, self._strategy.parallelism)
-        self._keep(step.id, step.tool or "", *(result for result, _ in done))
-        return StepOutcome(tuple(result for result, _ in done), max((tries for _, tries in done), default=1))
+        results = tuple(observation.result for observation in done)
+        self._keep(step.id, step.tool or "", *results)
+        made = self._really_made(step, calls, done, earlier)
+        return StepOutcome(results, max((max(1, each.tries) for each in done), default=1), made)
+
+    def _really_made(
+        self, step: PlanStep, calls: Sequence[JsonObject], done: Sequence[Observation], earlier: Counter[str]
+    ) -> tuple[JsonObject | None, ...]:
+        """The arguments of each call that this step made, now or in an earlier try; None for the effect of another."""
+        made: list[JsonObject | None] = []
+        for arguments, observation in zip(calls, done, strict=True):
+            key = call_key(self._call(step.tool or "", arguments))
+            is_own = observation.tries > 0 or earlier[key] > 0
+            if observation.tries == 0 and is_own:
+                earlier[key] -= 1
+            made.append(arguments if is_own else None)
+        return tuple(made)
 
     def _call(self, tool: str, arguments: JsonObject) -> ToolCall:
         """The call as the session gets it: large results stand as their handle."""
         by_handle = {name: self._handles.get(id(value), value) for name, value in arguments.items()}
         return ToolCall(f"step_{self._n_calls}", tool, by_handle)
 
-    async def _act(self, step: PlanStep, tool: str, arguments: JsonObject) -> tuple[ToolResult, int]:
+    async def _act(self, step: PlanStep, tool: str, arguments: JsonObject) -> Observation:
         self._n_calls += 1
         call = self._call(tool, arguments)
-        self._made.setdefault(step.id, []).append(call)
         observation = await self._session.act(step.worker_type or "worker", call, step.id, by_program=True)
+        if observation.tries:
+            self._made.setdefault(step.id, []).append(call)
         if observation.handle:
             self._handles[id(observation.result.data)] = observation.handle
-        return observation.result, max(1, observation.tries)
+        return observation
 
     async def _run_undo(self, step: PlanStep, tool: str, arguments: JsonObject) -> ToolResult:
-        result, _ = await self._act(step, tool, arguments)
+        # Its entries may need the same undo several times; the plan counts them.
+        self._session.forget(self._call(tool, arguments))
+        result = (await self._act(step, tool, arguments)).result
         self._keep(step.id, tool, result)
-        if result.success:
-            # The effect is gone, so a restart of the step is no repetition.
-            for call in self._made.pop(step.id, ()):
-                self._session.forget(call)
         return result
 
     async def _rescue(self, step: PlanStep, outcome: StepOutcome) -> StepOutcome:
@@ -258,12 +287,15 @@ class Execution:
         self._session.note("decision", "worker", step=step.id, on_surprise="react", error=failure.message)
         tools = tuple(tool for name, tool in self._tools.items() if name == step.tool or not is_high_risk(tool))
         results = await repair(self._session, tools, step.id, step.description or step.tool, failure.message)
-        for tool, result in results:
+        for tool, _, result in results:
             self._keep(step.id, tool, result)
-        good = [result for tool, result in results if tool == step.tool and result.success]
-        return StepOutcome((good[-1],), outcome.tries + len(results)) if good else outcome
+        good = [(arguments, result) for tool, arguments, result in results if tool == step.tool and result.success]
+        if not good:
+            return outcome
+        arguments, result = good[-1]
+        return StepOutcome((result,), outcome.tries + len(results), (arguments,))
 
-    async def _work_towards(self, step: PlanStep, inputs: JsonObject) -> ToolResult:
+    async def _work_towards(self, step: PlanStep, inputs: JsonObject) -> StepOutcome:
         """Let the step's worker reach its goal, with the tools of its kind."""
         worker = self._session.suite.workers.get(step.worker_type or "")
         tools = tuple(tool for name, tool in self._tools.items() if worker is None or name in worker.tools)
@@ -275,10 +307,12 @@ class Execution:
         actor = step.worker_type or "worker"
         goal = GoalWorker(self._session, actor, tools, refuse, lambda tool: self._report(step, activity=tool))
         try:
-            return await goal.work(step, inputs)
+            result = await goal.work(step, inputs)
         finally:
-            for tool, result in goal.results:
-                self._keep(step.id, tool, result)
+            for tool_name, each in goal.results:
+                self._keep(step.id, tool_name, each)
+        used = {name for name, each in goal.results if _has_acted(self._tools.get(name), each)}
+        return StepOutcome((result,), effects=tuple(sorted(used)))
 
     def _keep(self, step_id: str, tool: str, *results: ToolResult) -> None:
         is_entry = self.state.graph.step(step_id).kind == "map"
@@ -317,8 +351,12 @@ class Execution:
         if self._session.journal is not None:
             self._session.journal.changes(changes)
         for change in changes:
+            if change.after == "rolled_back":
+                # The effects are gone, so a restart of the step is no repetition.
+                for call in self._made.pop(change.step or "", ()):
+                    self._session.forget(call)
             stored = change.to_json()["changes"]
-            about = {name: value for name, value in stored.items() if name not in ("results", "output")}
+            about = {name: value for name, value in stored.items() if name not in ("results", "output", "calls")}
             moved = {"step": change.step, "before": change.before, "after": change.after}
             self._session.note("step", "scheduler", **moved, **about, **self._message(change))
 
@@ -354,3 +392,9 @@ class Execution:
         receiver = self.state.graph.step(step_id).worker_type or "worker"
         about = {"step": step_id, "sender": "scheduler", "receiver": receiver, "payload": payload}
         self._session.note("decision", "scheduler", message="recovery_command", **about)
+
+
+def _has_acted(tool: Tool | None, result: ToolResult) -> bool:
+    """Whether a call may have changed something."""
+    is_there = result.success or StepError.of(result, tool).may_have_happened
+    return tool is not None and tool.has_side_effect and is_there

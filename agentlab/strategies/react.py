@@ -1,7 +1,7 @@
 """ReAct: one thought and one action per model call, as text, until the model writes its final answer."""
 
 from agentlab.prompts import load_prompt
-from agentlab.records import Answer, CallIntent, FinishIntent, Message, ToolCall, ToolResult, Unreadable
+from agentlab.records import Answer, CallIntent, FinishIntent, JsonObject, Message, ToolCall, ToolResult, Unreadable
 from agentlab.session import Session
 from agentlab.strategies.base import rounds, system_message, task_message, whole_number
 from agentlab.strategies.react_format import ReactFormat
@@ -73,8 +73,10 @@ class ReAct:
 
 async def repair(
     session: Session, offered: tuple[Tool, ...], plan_step_id: str, goal: str, problem: str
-) -> list[tuple[str, ToolResult]]:
-    """Return the results of a short ReAct loop that tries to reach the goal of a failed plan step another way.
+) -> list[tuple[str, JsonObject, ToolResult]]:
+    """Return the calls of a short ReAct loop that tries to reach the goal of a failed plan step another way.
+
+    Each is tool, arguments and result.
 
     It ends at a final answer, at an unreadable reply or a tool that is not offered, or after `REPAIR_ROUNDS` model
     calls.
@@ -86,7 +88,7 @@ async def repair(
         {"role": "system", "content": load_prompt("react", language).format(tools=tools)},
         {"role": "user", "content": _REPAIR[language].format(goal=goal, problem=problem)},
     ]
-    results: list[tuple[str, ToolResult]] = []
+    results: list[tuple[str, JsonObject, ToolResult]] = []
     for number in range(REPAIR_ROUNDS):
         reply = await session.ask("worker", messages, format, offered)
         turn = read_turn(reply.text, offered, language)
@@ -97,7 +99,7 @@ async def repair(
         if name not in {tool.name for tool in offered}:
             break
         observation = await session.act("worker", ToolCall(f"repair_{number}", name, arguments), plan_step_id)
-        results.append((name, observation.result))
+        results.append((name, arguments, observation.result))
         messages.append({"role": "assistant", "content": turn.kept})
         messages.append({"role": "user", "content": _OBSERVATION[language] + observation.text})
     return results
