@@ -131,6 +131,14 @@ class Store:
                 added += len(portion)
         return added
 
+    def is_unused(self) -> bool:
+        """Return whether no run was ever planned; within `together` it stays so until the block has ended."""
+        with self._writing() as connection:
+            # SQLite lets one write at a time. Elsewhere a row that every store has is the lock: who waits for it sees
+            # afterwards what the other has planned.
+            connection.execute(sa.select(meta).where(meta.c.name == "schema_version").with_for_update())
+            return connection.scalar(sa.select(runs.c.run_id).limit(1)) is None
+
     def claim(self, run_id: str, *, retry_errors: bool = False) -> int | None:
         """Take a planned run for this process; return the attempt to make, None when there is nothing to do.
 
@@ -143,6 +151,9 @@ class Store:
             # Most runs are claimed for the first time, which one statement does.
             if run_plain(connection, START_PLANNED, {"the_run": run_id, **mine}):
                 return 0
+            # Twice, on PostgreSQL: who waits for the lock gets the row as it was asked for, although whoever held the
+            # lock may have added a newer attempt. With the lock, the second look shows what is the last one now.
+            connection.execute(LAST_ATTEMPT, {"the_run": run_id}).one()
             last = connection.execute(LAST_ATTEMPT, {"the_run": run_id}).one()
             if last.state == "running":
                 if self._is_alive(last):
@@ -179,11 +190,15 @@ class Store:
         with self._writing() as connection:
             _interrupt(connection, run_id, attempt)
 
+    def interrupt_own(self) -> int:
+        """Mark what this store's owner has running as interrupted; return how many."""
+        with self._writing() as connection:
+            return connection.execute(sa.update(runs).where(self._is_mine()).values(_interrupted())).rowcount
+
     def heartbeat(self) -> None:
         """Say that this process still works on its running runs."""
         with self._writing() as connection:
-            mine = (runs.c.owner == self._owner) & (runs.c.state == "running")
-            connection.execute(sa.update(runs).where(mine).values(heartbeat_at=_now()))
+            connection.execute(sa.update(runs).where(self._is_mine()).values(heartbeat_at=_now()))
 
     def interrupt_dead(self) -> int:
         """Mark running runs whose process is gone as interrupted; return how many."""
@@ -344,6 +359,9 @@ class Store:
         elif not keep and found[name] != value:
             connection.execute(sa.update(meta).where(meta.c.name == name).values(value=scrub(value)))
 
+    def _is_mine(self) -> sa.ColumnElement[bool]:
+        return (runs.c.owner == self._owner) & (runs.c.state == "running")
+
     def _is_alive(self, row: Any) -> bool:
         """Is the process that runs this row still there? On this machine by its id, elsewhere by its heartbeat."""
         if not row.owner or row.heartbeat_at is None:
@@ -370,8 +388,12 @@ def _is(run_id: str, attempt: int) -> Any:
 
 
 def _interrupt(connection: sa.Connection, run_id: str, attempt: int) -> None:
-    values = {"state": "interrupted", "end_reason": "interrupted", "outcome": "excluded", "ended_at": _now()}
-    connection.execute(sa.update(runs).where(_is(run_id, attempt) & (runs.c.state == "running")).values(values))
+    is_running = _is(run_id, attempt) & (runs.c.state == "running")
+    connection.execute(sa.update(runs).where(is_running).values(_interrupted()))
+
+
+def _interrupted() -> JsonObject:
+    return {"state": "interrupted", "end_reason": "interrupted", "outcome": "excluded", "ended_at": _now()}
 
 
 def _now() -> datetime.datetime:

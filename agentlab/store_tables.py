@@ -142,9 +142,16 @@ def _stored(value: Any) -> Any:
 def insert_plain(
     connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Insert rows of texts, numbers and booleans, all with the same key columns besides."""
+    """Insert rows of texts, numbers and booleans, all with the same key columns besides.
+
+    Raises:
+        KeyError: the first row has a column that the table does not have.
+    """
     if not rows:
         return
+    # Only the first, because every run pays for it: rows of one call are built by the same code.
+    if unknown := rows[0].keys() - _names(table):
+        raise KeyError(f"{table.name} has no column {', '.join(sorted(unknown))}")
     if connection.dialect.name != "sqlite":
         connection.execute(sa.insert(table), [{**key, **row} for row in rows])
         return
@@ -156,6 +163,11 @@ def insert_plain(
         if values.count(None) < len(values):
             columns[name] = [None if value is None else int(value) for value in values] if is_boolean else values
     _sqlite(connection).executemany(_sqlite_insert(table, tuple(columns)), zip(*columns.values(), strict=True))
+
+
+@functools.cache
+def _names(table: sa.Table) -> frozenset[str]:
+    return frozenset(table.columns.keys())
 
 
 @functools.cache

@@ -335,3 +335,57 @@ def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(store: Store) ->
     words = "The runs that are finished are kept. Free some space, then give the same command again"
     assert words in str(caught.value)
     assert len(store.read("runs")) == 1
+
+
+def test_a_store_interrupts_what_it_has_running_itself_and_nothing_else(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path)
+    store.plan([a_row(name) for name in "abcde"])
+    for name in "abc":
+        store.claim(name)
+    finish(store, "a", 0)
+    other.claim("d")
+    assert store.interrupt_own() == 2
+    assert store.interrupt_own() == 0
+    states = {row["run_id"]: row["state"] for row in store.read("runs")}
+    assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "running", "e": "planned"}
+    assert store.claim("b") == 1
+    other.close()
+
+
+def test_a_store_is_unused_until_a_run_is_planned(store: Store) -> None:
+    assert store.is_unused()
+    with store.together():
+        assert store.is_unused()
+        store.plan([a_row("r")])
+        assert not store.is_unused()
+    assert not store.is_unused()
+
+
+def test_an_attempt_that_another_process_adds_while_a_claim_waits_for_the_lock_is_seen(store: Store) -> None:
+    """PostgreSQL gives who waited the row of before; SQLite cannot wait here, so the attempt is put in by hand."""
+    store.plan([a_row("r")])
+    store.claim("r")
+    finish(store, "r", 0, "infrastructure")
+    looks: list[str] = []
+
+    @sa.event.listens_for(store._engine, "after_cursor_execute")
+    def _add(connection: sa.Connection, _cursor: Any, statement: str, *_more: Any) -> None:
+        if "ORDER BY runs.attempt DESC" in statement:
+            looks.append(statement)
+            if len(looks) == 1:
+                new = a_row("r", attempt=1, state="running", owner=store._owner, heartbeat_at=store_module._now())
+                connection.execute(sa.insert(runs).values(new))
+
+    assert store.claim("r") is None
+    assert [(row["attempt"], row["state"]) for row in store.read("runs")] == [(0, "finished"), (1, "running")]
+
+
+def test_a_column_that_does_not_exist_is_refused_and_nothing_is_written(store: Store) -> None:
+    with pytest.raises(KeyError, match="runs has no column colour, taste"):
+        store.plan([a_row("r", taste="sweet", colour="red")])
+    assert store.read("runs") == []
+    store.plan([a_row("r")])
+    store.claim("r")
+    with pytest.raises(KeyError, match="steps has no column colour"):
+        store.finish("r", 0, {"end_reason": "answered"}, [{"step": 0, "colour": "red"}], [], pack([]))
+    assert [row["state"] for row in store.read("runs")] == ["running"]

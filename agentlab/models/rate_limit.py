@@ -32,7 +32,9 @@ class RateLimiter:
         self._token_s = 60.0 / tokens_per_minute if tokens_per_minute else 0.0
         self._clock = clock
         self._sleep = sleep
-        self._requests_until = self._tokens_until = self._paused_until = float("-inf")
+        self._requests_until = self._tokens_until = self._paused_until = self._last_start = float("-inf")
+        self._shift_s = 0.0
+        """By how much pauses have moved the bookings that were waiting, all of them together."""
 
     async def acquire(self, tokens: int) -> float:
         """Wait until a request of about so many tokens may be sent; return the seconds waited."""
@@ -40,8 +42,10 @@ class RateLimiter:
         start = max(asked, self._paused_until, self._requests_until - BURST_S, self._tokens_until - BURST_S)
         self._requests_until = max(self._requests_until, start) + self._request_s
         self._tokens_until = max(self._tokens_until, start) + tokens * self._token_s
+        self._last_start = max(self._last_start, start)
+        booked_s = self._shift_s
         waited_s = 0.0
-        while (wait_s := max(start, self._paused_until) - self._clock()) > 0:
+        while (wait_s := max(start + (self._shift_s - booked_s), self._paused_until) - self._clock()) > 0:
             await self._sleep(wait_s)
             waited_s = self._clock() - asked
         return waited_s
@@ -52,5 +56,16 @@ class RateLimiter:
             self._tokens_until += (used_tokens - estimated_tokens) * self._token_s
 
     def pause(self, seconds: float) -> None:
-        """Let nobody send for so many seconds; waiting callers wait longer."""
-        self._paused_until = max(self._paused_until, self._clock() + seconds)
+        """Let nobody send for so many seconds; waiting callers wait longer, each as far behind the other as before."""
+        now = self._clock()
+        longer_s = now + seconds - max(now, self._paused_until)
+        if longer_s <= 0:
+            return
+        self._paused_until = now + seconds
+        if self._last_start <= now:
+            # Nobody waits, so there is nothing to move; the pause is a quiet time like any other.
+            return
+        self._shift_s += longer_s
+        self._last_start += longer_s
+        self._requests_until += longer_s
+        self._tokens_until += longer_s

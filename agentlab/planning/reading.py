@@ -15,7 +15,7 @@ from agentlab.json_values import clean_text
 from agentlab.plan_rules import RulePack
 from agentlab.planning.extraction import Draft, extract_plan, normal_name
 from agentlab.planning.fields import IGNORED, StepReader, unknown_fields
-from agentlab.planning.plan import Analysis, PlanGraph, PlanStep
+from agentlab.planning.plan import LISTS, Analysis, PlanGraph, PlanStep
 from agentlab.planning.problems import in_order, problem, shown
 from agentlab.planning.rules import rule_problems
 from agentlab.planning.validation import Workers, check_steps, rollback_problems, strong_bits, undeclared, weak_problems
@@ -106,19 +106,30 @@ def _names(steps: Sequence[PlanStep]) -> dict[str, str]:
 
 
 def _without_gaps(done: Sequence[PlanStep]) -> list[PlanStep]:
-    """The completed steps without weak dependencies that did not complete, and without the arguments they left open."""
+    """The completed steps without what they rested on and is not there (any more), and without arguments from it.
+
+    A weak dependency need not have completed, and any other may have been undone since.
+    """
     names = {step.id for step in done}
-    settled = []
-    for step in done:
-        lost = set(step.weak_depends_on) - names
-        arguments = {
-            name: value
-            for name, value in step.arguments.items()
-            if not any(r.step in lost for r in references_in(value))
-        }
-        weak = tuple(name for name in step.weak_depends_on if name not in lost)
-        settled.append(dataclasses.replace(step, arguments=arguments, weak_depends_on=weak) if lost else step)
-    return settled
+    return [step if _rests_on(step) <= names else _without(step, _rests_on(step) - names) for step in done]
+
+
+def _rests_on(step: PlanStep) -> set[str | None]:
+    return {*step.depends_on, *step.weak_depends_on, *(reference.step for reference in step.references())}
+
+
+def _without(step: PlanStep, lost: set[str | None]) -> PlanStep:
+    def is_lost(value: Any) -> bool:
+        return any(reference.step in lost for reference in references_in(value))
+
+    kept: dict[str, Any] = {each: tuple(name for name in getattr(step, each) if name not in lost) for each in LISTS}
+    return dataclasses.replace(
+        step,
+        arguments={name: value for name, value in step.arguments.items() if not is_lost(value)},
+        over=[] if is_lost(step.over) else step.over,
+        back_to=None if step.back_to in lost else step.back_to,
+        **kept,
+    )
 
 
 def _plan_problems(draft: Draft, max_steps: int, notes: list[str]) -> list[PlanProblem]:

@@ -6,6 +6,8 @@ from pathlib import Path
 from agentlab.html_text import lines, table
 from agentlab.store import Store
 
+START_S = 60.0
+"""As long may a process plan its runs, or load a model, before nothing planned counts as over."""
 ENDED = ("finished", "interrupted")
 
 
@@ -61,7 +63,7 @@ def follow(folder: str | Path, *, interval_s: float = 2.0, timeout_s: float | No
     """Show progress until no process works on the experiment any more, or the time is up; return the last look.
 
     Between two runs, and before the first, nothing runs for a moment: unless all runs have ended, two looks in a row
-    must show the same rest.
+    must show the same rest. While no run is planned yet, it looks for up to `START_S` seconds.
 
     Args:
         folder: results folder or database URL of an experiment that runs elsewhere.
@@ -78,7 +80,9 @@ def follow(folder: str | Path, *, interval_s: float = 2.0, timeout_s: float | No
     now = look_at(folder)
     with tqdm(total=now.total, initial=now.finished, desc=now.experiment, unit="run") as bar:
         before: Following | None = None
-        while not _is_over(now, before) and (timeout_s is None or time.monotonic() - started < timeout_s):
+        while not _is_over(now, before, looked_s := time.monotonic() - started) and (
+            timeout_s is None or looked_s < timeout_s
+        ):
             time.sleep(interval_s)
             before, now = now, look_at(folder)
             bar.total = now.total
@@ -86,5 +90,7 @@ def follow(folder: str | Path, *, interval_s: float = 2.0, timeout_s: float | No
     return now
 
 
-def _is_over(now: Following, before: Following | None) -> bool:
+def _is_over(now: Following, before: Following | None, looked_s: float) -> bool:
+    if now.total == 0:
+        return looked_s >= START_S
     return now.is_at_rest and (now.is_complete or (before is not None and before.counts == now.counts))

@@ -3,10 +3,12 @@
 The journal is a store of the normal schema with one run in it.
 """
 
+import asyncio
+import contextlib
 import inspect
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 from agentlab.approvals import POLICIES, Policy
 from agentlab.budget import Budget
 from agentlab.environments.base import Environment, Suite, load_suite, settle
-from agentlab.errors import ConfigError, unknown_name
+from agentlab.errors import ConfigError, StoreError, unknown_name
 from agentlab.models.base import build_model
 from agentlab.planning.journal import Journal, read_journal
 from agentlab.planning.recovery import Recovery
@@ -24,7 +26,7 @@ from agentlab.runner.rows import call_rows, run_row, step_rows
 from agentlab.runner.run_one import RunResult, knowledge_of, run_one
 from agentlab.runner.try_one import Resolved, no_truth, resolve_task
 from agentlab.session import SessionSettings
-from agentlab.store import Store
+from agentlab.store import HEARTBEAT_S, Store
 from agentlab.strategies.base import build_strategy
 from agentlab.strategies.plan_execute import PlanExecute
 from agentlab.tasks import Task
@@ -106,13 +108,14 @@ async def do_goal(
     await _refuse_what_cannot_work(about, held, resolved)
     store = Store(journal, create=True)
     try:
-        if store.read("runs"):
-            raise ConfigError(
-                f"{journal} holds a run already. Continue it with `agentlab resume {journal}`, or name a new file."
-            )
         run_id = uuid.uuid4().hex[:20]
-        store.claim_folder("do", 0, {"name": "do", "goal": goal})
         with store.together():
+            # In the transaction that plans: of two that begin at the same moment, one finds the run of the other.
+            if not store.is_unused():
+                raise ConfigError(
+                    f"{journal} holds a run already. Continue it with `agentlab resume {journal}`, or name a new file."
+                )
+            store.claim_folder("do", 0, {"name": "do", "goal": goal})
             store.plan([_row(run_id, about, resolved.task)])
             number = store.claim(run_id)
             assert number is not None
@@ -163,19 +166,20 @@ async def carry_out(
     )
     model = build_model(about["model"])
     try:
-        result = await run_one(
-            task,
-            environment,
-            strategy,
-            model,
-            settings,
-            Budget(),
-            suite=knowledge_of(attempt.suite, is_free_text=not about["has_truth"]),
-            journal=attempt.journal(environment),
-            ask_person=person.ask,
-            run_id=run_id,
-            on_event=on_event,
-        )
+        async with _heartbeats(store):
+            result = await run_one(
+                task,
+                environment,
+                strategy,
+                model,
+                settings,
+                Budget(),
+                suite=knowledge_of(attempt.suite, is_free_text=not about["has_truth"]),
+                journal=attempt.journal(environment),
+                ask_person=person.ask,
+                run_id=run_id,
+                on_event=on_event,
+            )
     finally:
         await model.close()
     state = read_journal(store, run_id).state
@@ -192,6 +196,25 @@ async def carry_out(
     events = result.events
     store.finish(run_id, attempt.number, run_row(result), step_rows(events), call_rows(events), pack(events))
     return Done(result, about["has_truth"], plan_status=status)
+
+
+@contextlib.asynccontextmanager
+async def _heartbeats(store: Store) -> AsyncIterator[None]:
+    """Within the block, say again and again that this process works on its run."""
+    task = asyncio.create_task(_beat(store))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _beat(store: Store) -> None:
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        # In the thread of the event loop, as all writes of the journal. One that fails must not be the last.
+        with contextlib.suppress(StoreError):
+            store.heartbeat()
 
 
 def _row(run_id: str, about: JsonObject, task: Task) -> JsonObject:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentlab.errors import AgentLabError, Interrupted
+from agentlab.errors import AgentLabError, Interrupted, StoreError
 from agentlab.html_text import lines, table
 from agentlab.models.rate_limit import RateLimiter
 from agentlab.runner.blocking import run_blocking
@@ -172,7 +172,6 @@ class _Engine:
         self._writer = StoreWriter(store)
         self._stopped = StoppedModels()
         self._limit: str | None = None
-        self._running: dict[str, int] = {}
 
     async def run(self, planned: list[PlannedRun], concurrency: int) -> None:
         queue = deque(planned)
@@ -185,11 +184,16 @@ class _Engine:
             raise _first(stops) from None
         finally:
             heartbeat.cancel()
-            for run_id, attempt in self._running.items():
-                self._store.interrupt(run_id, attempt)
+            # The writes that wait come first: a claim among them makes a running row that nobody here knows of yet.
             self._writer.stop()
             self._writer.join(BUSY_TIMEOUT_S)
+            self._interrupt_what_runs()
         self._say_what_is_left(planned)
+
+    def _interrupt_what_runs(self) -> None:
+        # Rows of a closed store count as interrupted anyway, and a failure here must not hide why the runs ended.
+        with contextlib.suppress(StoreError):
+            self._store.interrupt_own()
 
     async def _work(self, queue: deque[PlannedRun]) -> None:
         while queue:
@@ -221,10 +225,8 @@ class _Engine:
         if attempt is None:
             self._summary.already_done += 1
             return
-        self._running[run_id] = attempt
         result = await execute(planned, self._models)
         await self._writer.run(self._store.finish, lambda: _finished(result, attempt))
-        del self._running[run_id]
         self._spending.add(result)
         self._summary.executed += 1
         self._summary.infrastructure += result.end_reason == "infrastructure"
@@ -237,7 +239,9 @@ class _Engine:
         with contextlib.suppress(asyncio.CancelledError):
             while True:
                 await asyncio.sleep(HEARTBEAT_S)
-                await self._writer.run(self._store.heartbeat)
+                # One that fails, on a database that is busy or away for a moment, must not be the last.
+                with contextlib.suppress(StoreError):
+                    await self._writer.run(self._store.heartbeat)
 
 
 def _still_to_do(store: Store, run_ids: set[str], retry_errors: bool) -> Counter[str]:

@@ -85,3 +85,69 @@ def test_many_callers_in_real_time_keep_the_rate_and_their_order(limit: Callable
 
     assert 0.4 <= asyncio.run(work()) < 2.0
     assert order == sorted(order)
+
+
+class SharedClock(Clock):
+    """Time of many callers: when all of them sleep, it goes on to the first that wakes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.now + seconds
+        self.due.append(until)
+        while self.now < until:
+            await asyncio.sleep(0)
+        self.due.remove(until)
+
+    async def run_until(self, end: float) -> None:
+        while True:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            if not self.due or min(self.due) > end:
+                self.now = max(self.now, end)
+                return
+            self.now = min(self.due)
+
+
+@pytest.mark.parametrize("limits", [{"requests_per_minute": 60.0}, {"tokens_per_minute": 600.0}])
+def test_after_a_pause_waiting_callers_keep_the_rate_and_their_order(limits: dict[str, float]) -> None:
+    clock = SharedClock()
+    limiter = RateLimiter(**limits, clock=clock, sleep=clock.sleep)
+    sent: list[tuple[float, int]] = []
+
+    async def call(number: int) -> None:
+        asked = clock.now
+        assert await limiter.acquire(10) == clock.now - asked
+        sent.append((round(clock.now - 100.0, 6), number))
+
+    async def work() -> None:
+        callers = [asyncio.create_task(call(number)) for number in range(30)]
+        await clock.run_until(102.5)
+        limiter.pause(30)
+        await clock.run_until(107.5)
+        limiter.pause(30)
+        limiter.pause(1)
+        callers.append(asyncio.create_task(call(30)))
+        await clock.run_until(1000.0)
+        await asyncio.gather(*callers)
+
+    asyncio.run(work())
+    assert [at for at, _ in sent] == [0.0] * 7 + [1.0, 2.0] + [38.0 + n for n in range(22)]
+    assert [number for _, number in sent] == list(range(31))
+
+
+def test_who_does_not_wait_has_waited_exactly_nothing_after_a_pause_too() -> None:
+    clock = SharedClock()
+    limiter = RateLimiter(requests_per_minute=60, clock=clock, sleep=clock.sleep)
+
+    async def work() -> list[float]:
+        callers = [asyncio.create_task(limiter.acquire(1)) for _ in range(9)]
+        await clock.run_until(100.1)
+        limiter.pause(0.3)
+        await clock.run_until(110.7)
+        await asyncio.gather(*callers)
+        return [await limiter.acquire(1) for _ in range(3)]
+
+    assert asyncio.run(work()) == [0.0] * 3

@@ -29,7 +29,8 @@ def test_runs_of_a_process_that_is_gone_are_shown_as_interrupted(tmp_path: Path)
     assert "running" not in shown
 
 
-def test_a_store_without_runs_says_so(tmp_path: Path) -> None:
+def test_a_store_without_runs_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_module, "START_S", 0.05)
     Store(tmp_path, create=True).close()
     assert status_text(tmp_path) == f"no experiment yet in {tmp_path}: no run is planned yet"
     assert str(follow(tmp_path, interval_s=0.01)) == "no experiment yet: 0 of 0 runs finished (none is planned yet)"
@@ -51,3 +52,18 @@ def test_following_ends_when_nobody_works_any_more(
     monkeypatch.setattr(follow_module, "look_at", lambda folder: left.pop(0))
     assert follow("anywhere", interval_s=0.001).counts == looks[n_seen - 1]
     assert len(left) == len(looks) - n_seen
+
+
+def test_following_waits_while_nothing_is_planned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[dict[str, int]] = [*[{}] * 5, {"planned": 1}, {"running": 1}, {"finished": 1}]
+    monkeypatch.setattr(follow_module, "look_at", lambda folder: Following("e", looks.pop(0)))
+    assert follow("anywhere", interval_s=0.001).counts == {"finished": 1}
+    assert not looks
+
+
+def test_following_what_never_starts_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_module, "look_at", lambda folder: Following("e", {}))
+    monkeypatch.setattr(follow_module, "START_S", 0.05)
+    assert follow("anywhere", interval_s=0.001).total == 0
+    monkeypatch.setattr(follow_module, "START_S", 1000.0)
+    assert follow("anywhere", interval_s=0.001, timeout_s=0.05).total == 0

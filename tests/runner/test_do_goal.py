@@ -1,14 +1,24 @@
 """`agentlab do` and `agentlab resume`, killed for real at every boundary: no effect happens twice, none is lost."""
 
+import asyncio
+import importlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentlab.environments.base import SUITES
+from agentlab.errors import ConfigError, StoreError
 from agentlab.planning.journal import read_journal
+from agentlab.runner import do_goal as do_goal_module
+from agentlab.runner.do_goal import Done, do_goal
 from agentlab.store import Store
 
 HERE = Path(__file__).parent
@@ -321,3 +331,63 @@ def test_what_is_no_journal_is_refused_in_words(tmp_path: Path) -> None:
     assert do(tmp_path).returncode == 0
     refused = agentlab(tmp_path, "report", str(tmp_path / "journal.sqlite"))
     assert (refused.returncode, "is the journal of a goal" in refused.stderr) == (2, True), refused.stderr
+
+
+# Other processes
+
+
+@pytest.fixture
+def effects_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite of `effects.py` in this process."""
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setitem(SUITES, "effects", "effects:load_suite")
+    monkeypatch.setattr(importlib.import_module("effects"), "FOLDER", tmp_path)
+
+
+@pytest.mark.usefixtures("effects_suite")
+def test_of_two_that_begin_one_journal_at_the_same_moment_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, together = tmp_path / "journal.sqlite", Store.together
+    results: list[Done] = []
+
+    def late(self: Store) -> AbstractContextManager[None]:
+        """Right before the first one plans, another one comes and goes all the way."""
+        monkeypatch.setattr(Store, "together", together)
+        other = threading.Thread(target=lambda: results.append(asyncio.run(do_goal("order", path, suite="effects"))))
+        other.start()
+        other.join()
+        return together(self)
+
+    monkeypatch.setattr(Store, "together", late)
+    with pytest.raises(ConfigError, match=r"holds a run already\. Continue it with `agentlab resume"):
+        asyncio.run(do_goal("failing", path, suite="effects"))
+    assert [done.plan_status for done in results] == ["completed"]
+    assert effects(tmp_path) == {"look": 1, "create": 1, "pay": 1}
+    store = Store(path)
+    assert [row["task_id"] for row in store.read("runs")] == ["order"]
+    assert store.experiment()["definition"]["goal"] == "order"
+    store.close()
+
+
+@pytest.mark.usefixtures("effects_suite")
+def test_a_goal_sends_heartbeats_also_after_one_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    run_one = do_goal_module.run_one
+
+    def heartbeat(self: Store) -> None:
+        threads.append(threading.get_ident())
+        raise StoreError("away for a moment")
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        deadline = time.monotonic() + 10
+        while len(threads) < 3 and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        return await run_one(*arguments, **options)
+
+    monkeypatch.setattr(do_goal_module, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(do_goal_module, "run_one", slow)
+    monkeypatch.setattr(Store, "heartbeat", heartbeat)
+    assert asyncio.run(do_goal("order", tmp_path / "journal.sqlite", suite="effects")).plan_status == "completed"
+    assert len(threads) >= 3
+    assert set(threads) == {threading.get_ident()}

@@ -4,6 +4,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from agentlab.analysis.frames import load_calls, load_runs, load_steps
-from agentlab.errors import ConfigError, WrongExperiment
+from agentlab.errors import ConfigError, StoreError, WrongExperiment
+from agentlab.runner import experiment as experiment_module
 from agentlab.runner.experiment import run_experiment
 from agentlab.runner.spec import Experiment
+from agentlab.store import Store
 
 HERE = Path(__file__).parent
 
@@ -225,3 +228,56 @@ def _finished(folder: Path) -> set[str]:
     except (ConfigError, WrongExperiment):
         return set()
     return set(runs.loc[runs["state"] == "finished", "run_id"])
+
+
+def test_a_heartbeat_that_fails_is_not_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[bool] = []
+    is_waiting = threading.Event()
+    execute, heartbeat = experiment_module.execute, Store.heartbeat
+
+    def failing(self: Store) -> None:
+        if is_waiting.is_set() and len(failed) < 3:
+            failed.append(True)
+            raise StoreError("away for a moment")
+        heartbeat(self)
+
+    async def slow(*arguments: Any) -> Any:
+        is_waiting.set()  # nothing else is written from here on, so only heartbeats fail
+        deadline = time.monotonic() + 10
+        while len(failed) < 3 and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        return await execute(*arguments)
+
+    monkeypatch.setattr(experiment_module, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(experiment_module, "execute", slow)
+    monkeypatch.setattr(Store, "heartbeat", failing)
+    assert run_experiment(an_experiment(repeats=1, concurrency=1), out=tmp_path, is_quiet=True).executed == 4
+    assert len(failed) == 3
+
+
+def test_a_claim_that_waits_while_the_experiment_is_stopped_leaves_nothing_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_claiming, may_claim = threading.Event(), threading.Event()
+    claim = Store.claim
+
+    def late(self: Store, run_id: str, **options: bool) -> int | None:
+        is_claiming.set()
+        assert may_claim.wait(30)
+        return claim(self, run_id, **options)
+
+    async def stop(store: Store) -> None:
+        experiment = an_experiment(concurrency=1)
+        work = asyncio.create_task(experiment_module._run_experiment(experiment, store, "out", False, True))
+        while not is_claiming.is_set():
+            await asyncio.sleep(0.01)
+        work.cancel()
+        may_claim.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    monkeypatch.setattr(Store, "claim", late)
+    store = Store(tmp_path, create=True)
+    asyncio.run(stop(store))
+    assert [row["state"] for row in store.read("runs")] == ["interrupted"] + ["planned"] * 7
+    store.close()
