@@ -48,6 +48,7 @@ HEARTBEAT_S = 5.0
 STALE_AFTER_S = 60.0
 """A running row of another machine without a heartbeat for this long belongs to a dead process."""
 _ROWS_AT_ONCE = 200
+_IDS_SHOWN = 8
 _CREATION_S = 5.0
 """As long may another process take to create the tables of an empty file."""
 TRIED_AGAIN = ("infrastructure", "cancelled", "interrupted")
@@ -253,10 +254,14 @@ class Store:
         if not found:
             if any(known.startswith(run_id) for known in ids):
                 raise ConfigError(f"Run {run_id} has no trace: it is not finished, or it was interrupted.")
-            raise unknown_name("run", run_id, ids[:20], hint="The report lists runs worth a look.")
-        if len({row.run_id for row in found}) > 1:
+            shown = ", ".join(sorted(ids)[:_IDS_SHOWN]) or "none"
             raise ConfigError(
-                f"Several runs begin with {run_id!r}: {', '.join(sorted({row.run_id for row in found}))}."
+                f"Unknown run {run_id!r}. Some of {len(ids)}: {shown}. The report lists runs worth a look."
+            )
+        if len(names := sorted({row.run_id for row in found})) > 1:
+            shown = ", ".join(names[:_IDS_SHOWN])
+            raise ConfigError(
+                f"Several runs begin with {run_id!r}: {shown} ({len(names)} in all). Give more characters."
             )
         return unpack(found[-1].run_id, found[-1].events)
 

@@ -1,6 +1,7 @@
 """The commands. Each is a thin layer over a function that notebooks and scripts can call as well."""
 
 import enum
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -92,7 +93,7 @@ def run(
         spec, out=out, model=model, repeats=repeats, concurrency=concurrency, retry_errors=retry_errors, is_quiet=quiet
     )
     typer.echo(str(summary))
-    typer.echo(f"Results: {summary.store}   Next: agentlab report {summary.store}")
+    typer.echo(f"Results: {summary.store}   Next: agentlab report {shlex.quote(summary.store)}")
     if summary.is_failure:
         raise typer.Exit(EXIT_FAILED)
 
@@ -184,7 +185,7 @@ def try_(
             strategy=strategy,
             model=model,
             language=lang.value,
-            parameters=({} if max_rounds is None else {"max_rounds": max_rounds}) | strategy_parameters(settings or ()),
+            parameters=_parameters(strategy, max_rounds, strategy_parameters(settings or ())),
             on_event=show,
         )
     )
@@ -202,6 +203,19 @@ def try_(
     if result.end_reason == "error":
         typer.echo(f"agentlab: {result.error}", err=True)
         raise typer.Exit(EXIT_FAILED)
+
+
+def _parameters(strategy: str, max_rounds: int | None, given: dict[str, Any]) -> dict[str, Any]:
+    from agentlab.strategies.base import parameters_of
+
+    if max_rounds is None:
+        return given
+    valid = parameters_of(strategy)
+    if "max_rounds" not in valid:
+        raise ConfigError(f"--max-rounds does not apply to {strategy}. --set takes: {', '.join(valid)}.")
+    if "max_rounds" in given:
+        raise ConfigError("Give either --max-rounds or --set max_rounds, not both.")
+    return {**given, "max_rounds": max_rounds}
 
 
 app.command()(goals.do)

@@ -7,10 +7,12 @@ from typing import TypeVar
 
 from agentlab.budget import Budget
 from agentlab.records import Model, Usage
-from agentlab.runner.build import TOKENS_PER_CALL, TOKENS_PER_HISTORY_CALL, ModelPool, PlannedRun, plan_runs
+from agentlab.runner.build import TOKENS_PER_CALL, TOKENS_PER_HISTORY_CALL, ModelPool, plan_runs
 from agentlab.runner.spec import Experiment
 from agentlab.runner.spending import price_of, refuse_unpriced
 
+LEAST_TOKENS = 300
+"""Assumed for the least that a run takes: instruction, tools and a short reply."""
 OUTPUT_SHARE = 0.1
 """Assumed share of generated tokens, for the cost range alone."""
 Number = TypeVar("Number", int, float)
@@ -19,7 +21,7 @@ Number = TypeVar("Number", int, float)
 def describe(experiment: Experiment) -> str:
     """Return the plan as text: runs per strategy and model, ranges of calls and tokens, cost where priced.
 
-    The lower end assumes one call per reference step and one for the answer, the upper end is the budget.
+    The lower end is one call with a short prompt per run (a plan, or an answer at once), the upper end is the budget.
 
     Raises:
         ConfigError: an unknown name, or a dollar limit on a model without a price, as `run_experiment` says it.
@@ -29,14 +31,17 @@ def describe(experiment: Experiment) -> str:
     budget_usd = experiment.budget.cost_usd if experiment.budget != "auto" else None
     refuse_unpriced([models.get(name) for name in experiment.models], experiment.max_cost_usd, budget_usd)
     counts = Counter((run.cell.model, run.cell.strategy.title) for run in planned)
-    lines = [f"{experiment.name}: {len(planned)} runs, seed {experiment.seed}, {experiment.repeats} repeats"]
+    lines = [
+        f"{experiment.name}: {_counted(len(planned), 'run')}, seed {experiment.seed}, "
+        f"{_counted(experiment.repeats, 'repeat')}"
+    ]
     lines += _limits(experiment)
     for (model, strategy), count in sorted(counts.items()):
         mine = [run for run in planned if (run.cell.model, run.cell.strategy.title) == (model, strategy)]
-        low = sum(min(_least_tokens(run), _or_endless(run.budget.total_tokens)) for run in mine)
+        low = sum(min(LEAST_TOKENS, _or_endless(run.budget.total_tokens)) for run in mine)
         high = _total([_most_tokens(run.budget) for run in mine])
         calls = (
-            f"{int(sum(min(_least_calls(run), _or_endless(_most_calls(run.budget))) for run in mine)):,} to "
+            f"{int(sum(min(1, _or_endless(_most_calls(run.budget))) for run in mine)):,} to "
             f"{_text(_total([_most_calls(run.budget) for run in mine]))}"
         )
         lines.append(
@@ -46,15 +51,6 @@ def describe(experiment: Experiment) -> str:
     if experiment.repeats > 1 and experiment.temperature == 0:
         lines.append("Warning: repeats at temperature 0 may be identical; a flip rate of 0 then shows no stability.")
     return "\n".join(lines)
-
-
-def _least_calls(run: PlannedRun) -> int:
-    return run.task.declared.steps + 1
-
-
-def _least_tokens(run: PlannedRun) -> int:
-    n_calls = _least_calls(run)
-    return n_calls * TOKENS_PER_CALL + TOKENS_PER_HISTORY_CALL * n_calls * (n_calls + 1) // 2
 
 
 def _most_calls(budget: Budget) -> int | None:
@@ -111,6 +107,10 @@ def _cost(model: Model, tokens: int | None) -> float | None:
         return None
     output_tokens = round(tokens * OUTPUT_SHARE)
     return price_of(model, Usage(input_tokens=tokens - output_tokens, output_tokens=output_tokens))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _text(value: int | None) -> str:

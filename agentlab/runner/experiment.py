@@ -108,41 +108,49 @@ def run_experiment(
     if not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment)
     experiment = experiment.replaced(models=(model,) if model else None, repeats=repeats, concurrency=concurrency)
-    store = Store(out if out is not None else RESULTS / experiment.name, create=True)
+    address = str(out if out is not None else RESULTS / experiment.name)
     try:
-        return run_blocking(
-            _run_experiment(experiment, store, str(out or RESULTS / experiment.name), retry_errors, is_quiet)
-        )
+        return run_blocking(_run_experiment(experiment, address, retry_errors, is_quiet))
     except Interrupted as stop:
         raise KeyboardInterrupt(str(stop)) from stop
-    finally:
-        store.close()
 
 
 async def _run_experiment(
-    experiment: Experiment, store: Store, address: str, retry_errors: bool, is_quiet: bool
+    experiment: Experiment, address: str, retry_errors: bool, is_quiet: bool
 ) -> ExperimentSummary:
     models = ModelPool(_limiter(experiment))
     try:
         planned = plan_runs(experiment, models)
         budget_usd = experiment.budget.cost_usd if experiment.budget != "auto" else None
         refuse_unpriced([models.get(name) for name in experiment.models], experiment.max_cost_usd, budget_usd)
-        store.claim_folder(experiment.name, experiment.seed, experiment.model_dump(mode="json"))
-        store.interrupt_dead()
-        store.plan({**run.row, "planned_order": index} for index, run in enumerate(planned))
-        summary = ExperimentSummary(experiment.name, address, len(planned))
-        if experiment.repeats > 1 and experiment.temperature == 0:
-            summary.warnings.append(
-                "Repeats at temperature 0 may be identical: a flip rate of 0 then shows no stability"
-            )
-        spending = Spending(experiment.max_cost_usd, experiment.max_tokens)
-        spending.add_stored(store.read("runs", SPENT_COLUMNS), store.trace)
-        with progress_for(len(planned), experiment.name, is_quiet=is_quiet) as progress:
-            engine = _Engine(store, models, summary, progress, spending, retry_errors)
-            await engine.run(planned, experiment.concurrency)
-        return summary
+        # Only now: what is refused leaves nothing behind.
+        with contextlib.closing(Store(address, create=True)) as store:
+            return await _carry_out(experiment, planned, models, store, address, retry_errors, is_quiet)
     finally:
         await models.close()
+
+
+async def _carry_out(
+    experiment: Experiment,
+    planned: list[PlannedRun],
+    models: ModelPool,
+    store: Store,
+    address: str,
+    retry_errors: bool,
+    is_quiet: bool,
+) -> ExperimentSummary:
+    store.claim_folder(experiment.name, experiment.seed, experiment.model_dump(mode="json"))
+    store.interrupt_dead()
+    store.plan({**run.row, "planned_order": index} for index, run in enumerate(planned))
+    summary = ExperimentSummary(experiment.name, address, len(planned))
+    if experiment.repeats > 1 and experiment.temperature == 0:
+        summary.warnings.append("Repeats at temperature 0 may be identical: a flip rate of 0 then shows no stability")
+    spending = Spending(experiment.max_cost_usd, experiment.max_tokens)
+    spending.add_stored(store.read("runs", SPENT_COLUMNS), store.trace)
+    with progress_for(len(planned), experiment.name, is_quiet=is_quiet) as progress:
+        engine = _Engine(store, models, summary, progress, spending, retry_errors)
+        await engine.run(planned, experiment.concurrency)
+    return summary
 
 
 def _limiter(experiment: Experiment) -> RateLimiter | None:

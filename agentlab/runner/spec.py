@@ -63,7 +63,7 @@ class Experiment(_Frozen):
     """Also the name of the folder under results/."""
     question: str = ""
     """What the comparison is to answer; it heads the report."""
-    suites: tuple[str, ...]
+    suites: tuple[str, ...] = Field(min_length=1)
     """Registered names, folders (`./my_suite`), importable modules (`my_package.suite`)."""
     tasks: tuple[str, ...] = ()
     """Ids of the tasks to run; empty: all tasks of the suites."""
@@ -114,6 +114,13 @@ class Experiment(_Frozen):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("repeats", "seed", "concurrency", "max_output_tokens", "max_tokens", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError(f"{str(value).lower()} is no number")
+        return value
 
     @field_validator("models", "languages", "tasks")
     @classmethod

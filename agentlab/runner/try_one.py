@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentlab.budget import Budget
-from agentlab.environments.base import Suite, load_suite
+from agentlab.environments.base import SUITES, Suite, load_suite
 from agentlab.errors import ConfigError
 from agentlab.models.base import build_model
 from agentlab.records import Event, Model
@@ -67,14 +67,20 @@ def resolve_task(suite: Suite, text: str) -> Resolved:
 
 def no_truth(suite: Suite, text: str) -> ConfigError:
     """Return the error for a text without truth that a simulated model is asked about, with near names."""
-    names = [*dict.fromkeys(task.subject for task in suite.tasks if task.subject), *(task.id for task in suite.tasks)]
-    near = difflib.get_close_matches(text.strip(), names, n=3)
+    near = difflib.get_close_matches(text.strip(), _names(suite), n=3)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    if elsewhere := [name for name in SUITES if text.strip() in _names(load_suite(name))]:
+        meant = f" It is one of another suite: --suite {elsewhere[0]}."
     return ConfigError(
         f"{text!r} names no task of the suite {suite.name}.{meant} As free text it has no truth, which a "
         "simulated model answers from. Name a task (`agentlab list tasks --suite SUITE` shows them), or take a real "
         "model (`--model openai:NAME`)."
     )
+
+
+def _names(suite: Suite) -> list[str]:
+    subjects = dict.fromkeys(task.subject for task in suite.tasks if task.subject)
+    return [*subjects, *(task.id for task in suite.tasks)]
 
 
 async def try_task(

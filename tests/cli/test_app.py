@@ -203,3 +203,31 @@ def test_help_of_every_command() -> None:
     for command in ("run", "status", "report", "trace", "try", "notebook", "list", "export"):
         assert command in shown
         assert agentlab(command, "--help").returncode == 0
+
+
+def test_a_refused_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    spec = tmp_path / "e.yaml"
+    spec.write_text(SPEC.replace("suites: [toy]", "suites: []"))
+    refused = agentlab("run", str(spec), "--out", str(tmp_path / "out"))
+    assert refused.returncode == 2
+    assert "suites" in refused.stderr
+    spec.write_text(SPEC.replace("suites: [toy]", "suites: [toys]"))
+    assert agentlab("run", str(spec), "--out", str(tmp_path / "out")).returncode == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["try", "ORDER1002", "--strategy", "plan_execute", "--max-rounds", "3"],
+            "--max-rounds does not apply to plan",
+        ),
+        (["try", "ORDER1002", "--max-rounds", "3", "--set", "max_rounds=2"], "either --max-rounds or --set"),
+        (["try", "ORDER1002", "--suite", "sales"], "It is one of another suite: --suite orders"),
+    ],
+)
+def test_a_contradiction_is_refused(arguments: list[str], words: str) -> None:
+    done = agentlab(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr

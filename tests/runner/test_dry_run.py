@@ -1,13 +1,16 @@
 """What a dry run says about limits."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_chat_server import ChatServer
 
+from agentlab.analysis.frames import load_runs
 from agentlab.errors import ConfigError
 from agentlab.runner.dry_run import describe
+from agentlab.runner.experiment import run_experiment
 from agentlab.runner.spec import Experiment
 
 
@@ -49,9 +52,9 @@ def test_the_limits_are_shown() -> None:
     ("budget", "bounds"),
     [
         ({"cost_usd": 0.01}, ["cost $0.20"]),
-        ({"cost_usd": 0.5}, ["cost $10.00", "to unknown"]),
+        ({"cost_usd": 0.5}, ["to $10.00", "to unknown"]),
         ({"model_calls": 9}, ["to 180,", "cost $"]),
-        ({"model_calls": 2, "total_tokens": 1000}, ["model calls 20 to 20", "tokens 20,000", "cost $2.00"]),
+        ({"model_calls": 2, "total_tokens": 1000}, ["model calls 20 to 20", "to 20,000", "to $2.00"]),
     ],
 )
 def test_budgets_are_upper_bounds(budget: dict[str, Any], bounds: list[str]) -> None:
@@ -61,3 +64,23 @@ def test_budgets_are_upper_bounds(budget: dict[str, Any], bounds: list[str]) -> 
         assert words in text
     if "cost_usd" not in budget:
         assert "unknown" not in text
+
+
+def test_what_runs_really_take_lies_within_the_range(tmp_path: Path) -> None:
+    experiment = Experiment(
+        name="range",
+        suites=("toy",),
+        strategies=("tool_loop", "react", "plan_execute"),  # type: ignore[arg-type]
+        models=("simulated:context_decay",),
+        repeats=1,
+        temperature=0.5,
+    )
+    lines = describe(experiment).splitlines()
+    run_experiment(experiment, out=tmp_path, is_quiet=True)
+    for strategy, used in load_runs(tmp_path).groupby("strategy", observed=True):
+        line = next(line for line in lines if f"{strategy} with" in line)
+        found = re.search(r"model calls ([\d,]+) to ([\d,]+), tokens ([\d,]+) to ([\d,]+)", line)
+        assert found is not None
+        calls_low, calls_high, low, high = (int(number.replace(",", "")) for number in found.groups())
+        assert calls_low <= used["n_model_calls"].sum() <= calls_high
+        assert low <= used["total_tokens"].sum() <= high

@@ -266,9 +266,9 @@ def test_a_claim_that_waits_while_the_experiment_is_stopped_leaves_nothing_runni
         assert may_claim.wait(30)
         return claim(self, run_id, **options)
 
-    async def stop(store: Store) -> None:
+    async def stop() -> None:
         experiment = an_experiment(concurrency=1)
-        work = asyncio.create_task(experiment_module._run_experiment(experiment, store, "out", False, True))
+        work = asyncio.create_task(experiment_module._run_experiment(experiment, str(tmp_path), False, True))
         while not is_claiming.is_set():
             await asyncio.sleep(0.01)
         work.cancel()
@@ -277,7 +277,7 @@ def test_a_claim_that_waits_while_the_experiment_is_stopped_leaves_nothing_runni
             await work
 
     monkeypatch.setattr(Store, "claim", late)
-    store = Store(tmp_path, create=True)
-    asyncio.run(stop(store))
+    asyncio.run(stop())
+    store = Store(tmp_path)
     assert [row["state"] for row in store.read("runs")] == ["interrupted"] + ["planned"] * 7
     store.close()

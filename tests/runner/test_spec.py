@@ -40,6 +40,7 @@ def test_a_declaration_is_read(spec: Path) -> None:
     ("old", "new", "words"),
     [
         ("repeats: 2", "repeats: 0", ["line 9", "repeats", "greater than 0", "found 0"]),
+        ("repeats: 2", "repeats: true", ["line 9", "true is no number"]),
         ("repeats: 2", "repeets: 2", ["line 9", "unknown field 'repeets'", "repeats"]),
         ("question: which one?", "languages: [fr]", ["line 2", "'zh' or 'en'", "found 'fr'"]),
         ("label: react-8", "labell: react-8", ["line 7", "unknown field 'labell'", "label"]),
