@@ -68,7 +68,7 @@ class PlanExecute:
     """
 
     name = "plan_execute"
-    version = "2"
+    version = "3"
     actors: tuple[str, ...] = ("planner", "worker")
     answer_by = "python"
     prompts: tuple[str, ...] = ("task", "plan_execute", "react")
