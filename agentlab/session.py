@@ -311,7 +311,8 @@ class Session:
     ) -> Observation:
         """Execute an admitted call, or answer one that is refused."""
         if refusal is None and tool is not None and tool.permission != "auto":
-            refusal = await self._unapproved(actor, tool, call, key, plan_step_id)
+            # Others may have used it up while a person was asked.
+            refusal = await self._unapproved(actor, tool, call, key, plan_step_id) or self._used_up(tool)
         started = time.perf_counter()
         tries = 0
         if refusal is None:
@@ -416,11 +417,14 @@ class Session:
             return ToolResult(False, error_kind="not_alone", message=message)
         if (earlier := self._made.earlier_effect(tool, key)) is not None:
             return earlier
-        if tool.max_uses is not None and self._uses.get(tool.name, 0) >= tool.max_uses:
-            return ToolResult(
-                False, error_kind="used_up", message=f"{tool.name} may be used {tool.max_uses} times in a run."
-            )
-        return None
+        return self._used_up(tool)
+
+    def _used_up(self, tool: Tool) -> ToolResult | None:
+        if tool.max_uses is None or self._uses.get(tool.name, 0) < tool.max_uses:
+            return None
+        return ToolResult(
+            False, error_kind="used_up", message=f"{tool.name} may be used {tool.max_uses} times in a run."
+        )
 
     async def _unapproved(
         self, actor: str, tool: Tool, call: ToolCall, key: str, plan_step_id: str | None

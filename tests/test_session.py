@@ -361,6 +361,48 @@ def test_uses_and_approvals_are_enforced() -> None:
     assert run(work(a_session(deny, approvals="allow"))) == ["not_approved", "not_approved"]
 
 
+def test_uses_are_counted_although_a_person_was_asked_in_between() -> None:
+    paid: list[float] = []
+
+    def pay(amount: float) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    async def approve(tool: Tool, arguments: Any, step: str | None) -> bool:
+        await asyncio.sleep(0.01)
+        return True
+
+    tool = tool_from_function(pay, effect="irreversible", permission="ask", max_uses=1)
+    session = a_session(tool, ask_person=approve, approvals="ask")
+
+    async def work() -> list[str | None]:
+        both = await asyncio.gather(*(session.act("agent", calling("pay", amount=a)) for a in (1.0, 2.0)))
+        return [each.result.error_kind for each in both]
+
+    assert run(work()) == [None, "used_up"]
+    assert paid == [1.0]
+
+
+def test_an_equal_call_waits_for_the_first_and_finds_its_effect() -> None:
+    paid: list[float] = []
+
+    async def pay(amount: float) -> str:
+        """Pay, slowly."""
+        await asyncio.sleep(0.02)
+        paid.append(amount)
+        return "paid"
+
+    session = a_session(tool_from_function(pay, effect="write"))
+
+    async def work() -> list[int]:
+        calls = [session.act("agent", calling("pay", amount=1.0), by_program=True) for _ in range(3)]
+        return [each.tries for each in await asyncio.gather(*calls)]
+
+    assert run(work()) == [1, 0, 0]
+    assert paid == [1.0]
+
+
 def test_a_person_approves_one_call_with_its_arguments_once() -> None:
     paid: list[float] = []
 
