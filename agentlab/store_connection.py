@@ -1,6 +1,7 @@
 """Where a store is, and how a connection to it begins."""
 
 import os
+import shlex
 import sqlite3
 import time
 from pathlib import Path
@@ -38,16 +39,21 @@ def url_of(address: str | Path, *, create: bool) -> str:
             try:
                 file.parent.mkdir(parents=True, exist_ok=True)
             except FileExistsError as error:
-                raise ConfigError(
-                    f"{file.parent} is a file, but no store. Name a folder, or a file that ends in .sqlite or .db."
-                ) from error
+                raise ConfigError(_no_folder(file.parent)) from error
+    elif path.is_file() and path != file:
+        raise ConfigError(_no_folder(path))
     elif not file.exists():
         raise ConfigError(
-            f"There is no experiment in {path}: {file.name} is missing. `agentlab run SPEC --out {path}` makes it."
+            f"There is no experiment in {path}: {file.name} is missing. "
+            f"`agentlab run SPEC --out {shlex.quote(str(path))}` makes it."
         )
     elif not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
         return read_only_url(file)
     return f"sqlite:///{file}"
+
+
+def _no_folder(path: Path) -> str:
+    return f"{path} is a file, but no store. Name a folder, or a file that ends in .sqlite or .db."
 
 
 def read_only_url(file: Path) -> str:

@@ -129,6 +129,9 @@ def test_another_schema_is_refused_and_nothing_is_changed(
 def test_what_is_no_store_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="There is no experiment"):
         Store(tmp_path / "nothing")
+    (tmp_path / "notes").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match="notes is a file, but no store"):
+        Store(tmp_path / "notes")
     (tmp_path / "agentlab.sqlite").write_bytes(b"not a database, far from it" * 100)
     with pytest.raises(CorruptRecord, match="is no agentlab store"):
         Store(tmp_path)

@@ -98,7 +98,7 @@ class RunReport:
             return "\n".join([words.title, words.end(self.end_reason, self.message)])
         lines = [
             words.title,
-            f"{words.task}: {self.instruction}",
+            f"{words.task}{words.colon}{self.instruction}",
             f"{self.strategy} · {self.model} ({words.kinds[self.model_kind]})",
             "",
         ]
@@ -113,7 +113,9 @@ class RunReport:
         return "\n".join(lines)
 
     def _conclusion(self, words: RunTexts) -> list[str]:
-        lines = [f"- {check.key}: {words.statuses[check.status]} ({check.description})" for check in self.checks]
+        lines = [
+            f"- {check.key}{words.colon}{words.statuses[check.status]} ({check.description})" for check in self.checks
+        ]
         lines.append(
             words.conclusion(
                 self.verdict, [c.key for c in self.checks if c.status == "failed"], self.totals["not_evaluated"]
@@ -126,11 +128,13 @@ class RunReport:
         if self.claimed_verdict is None and all(check.claimed is None for check in self.checks):
             return [words.no_claim, *([f"> {self.answer_text}"] if self.answer_text else [])]
         lines = [
-            f"{words.claimed_verdict}: {words.verdicts.get(self.claimed_verdict or '', self.claimed_verdict or '-')}"
+            f"{words.claimed_verdict}{words.colon}{words.verdicts.get(self.claimed_verdict or '', self.claimed_verdict or '-')}"
         ]
         for check in self.checks:
             claimed = words.statuses.get(check.claimed or "", words.not_claimed)
-            lines.append(f"- {check.key}: {claimed}{'  ' + words.contradiction if check.is_contradicted else ''}")
+            lines.append(
+                f"- {check.key}{words.colon}{claimed}{'  ' + words.contradiction if check.is_contradicted else ''}"
+            )
         return [*lines, *([f"> {self.answer_text}"] if self.answer_text else [])]
 
 
@@ -235,5 +239,5 @@ def _call_text(number: int, call: CallLine, words: RunTexts) -> str:
     else:
         state = words.executed
     if call.passed is not None:
-        state += f", {words.passed if call.passed else words.not_passed}"
-    return f"{number}. {call.tool}({arguments}): {state}\n   {call.observation}"
+        state += f"{words.comma}{words.passed if call.passed else words.not_passed}"
+    return f"{number}. {call.tool}({arguments}){words.colon}{state}\n   {call.observation}"

@@ -35,6 +35,8 @@ class RunTexts:
     verdicts: Mapping[str, str]
     kinds: Mapping[str, str]
     join: str
+    colon: str
+    comma: str
 
     def totals(self, totals: Mapping[str, int], n_model_calls: int) -> list[str]:
         """Return one line per axis: execution, business, effort."""
@@ -55,7 +57,7 @@ class RunTexts:
 
     def end(self, end_reason: str, message: str | None) -> str:
         """Return why the run ended."""
-        return f"{self.ended}: {end_reason}{f' ({message})' if message else ''}"
+        return f"{self.ended}{self.colon}{end_reason}{f' ({message})' if message else ''}"
 
 
 TEXTS: dict[str, RunTexts] = {
@@ -94,6 +96,8 @@ TEXTS: dict[str, RunTexts] = {
             "replay": "replayed",
         },
         join=", ",
+        colon=": ",
+        comma=", ",
     ),
     "zh": RunTexts(
         title="运行报告（由 Python 根据执行记录生成）",
@@ -130,5 +134,7 @@ TEXTS: dict[str, RunTexts] = {
             "replay": "重放",
         },
         join="、",
+        colon="：",
+        comma="，",
     ),
 }
