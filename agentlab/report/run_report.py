@@ -127,9 +127,8 @@ class RunReport:
     def _claim(self, words: RunTexts) -> list[str]:
         if self.claimed_verdict is None and all(check.claimed is None for check in self.checks):
             return [words.no_claim, *([f"> {self.answer_text}"] if self.answer_text else [])]
-        lines = [
-            f"{words.claimed_verdict}{words.colon}{words.verdicts.get(self.claimed_verdict or '', self.claimed_verdict or '-')}"
-        ]
+        said = self.claimed_verdict or ""
+        lines = [f"{words.claimed_verdict}{words.colon}{words.verdicts.get(said, said or '-')}"]
         for check in self.checks:
             claimed = words.statuses.get(check.claimed or "", words.not_claimed)
             lines.append(
