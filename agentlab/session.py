@@ -322,7 +322,7 @@ class Session:
             self._uses[tool.name] = self._uses.get(tool.name, 0) + 1
             result, tries = await self._execute(tool, arguments)
             self._steps.append((tool.name, arguments, result))
-            # What a program decided on is planned again after a kill; what a model did is not.
+            # Every effect, and all that a model did within a step. What a plan only reads, a resumed plan reads again.
             if self.journal is not None and plan_step_id is not None and (tool.has_side_effect or not by_program):
                 self.journal.call(plan_step_id, tool.name, arguments, result)
         else:

@@ -267,8 +267,11 @@ def test_a_store_is_created_although_somebody_is_just_writing_to_the_new_file(tm
     other.execute("create table t (x)")
     end = threading.Timer(0.3, other.rollback)
     end.start()
-    Store(tmp_path, create=True).close()
+    made = Store(tmp_path, create=True)
     end.join()
+    assert made.counts() == {"planned": 0, "running": 0, "finished": 0, "interrupted": 0}
+    assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    made.close()
     other.close()
 
 

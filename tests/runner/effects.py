@@ -2,7 +2,8 @@
 
 Effects are lines appended to `effects.log` in EFFECTS_FOLDER. KILL_AT names the boundary at which the process kills
 itself: before:STEP (inside the tool, before the effect), after:STEP (after the effect, before it is recorded),
-recorded:STEP (after the change to `completed` was stored), undo-before / undo-after (inside the undo tool).
+recorded:STEP (after the change to `completed` was stored), rerun:STEP (an interrupted step was made ready again),
+wait:STEP (a retry was stored), undo-before / undo-after (inside the undo tool).
 """
 
 import os
@@ -182,7 +183,7 @@ def load_suite() -> base.Suite:
 
 
 def kill_after_recording() -> None:
-    """Let the process die right after the change of a step to `completed` was stored."""
+    """Let the process die right after a change of a step was stored."""
     write = Journal.changes
 
     def changes(self: Journal, made: Any) -> None:
@@ -192,8 +193,10 @@ def kill_after_recording() -> None:
                 die(f"recorded:{change.step}")
             if change.before == "awaiting_approval" and change.after == "pending":
                 die(f"approved:{change.step}")
-            if change.after == "running":
-                die(f"started:{change.step}")
+            if change.before == "interrupted" and change.after == "pending":
+                die(f"rerun:{change.step}")
+            if change.after in ("running", "retry_wait"):
+                die(f"{'started' if change.after == 'running' else 'wait'}:{change.step}")
 
     Journal.changes = changes  # type: ignore[method-assign]
 

@@ -1,7 +1,6 @@
 """Plans whose effects could happen twice, or be undone wrongly; as a script it is `agentlab` with the suite `more`.
 
-KILL_AT as in `effects`; besides it slow:N (inside the step slow), wait:STEP (a retry was stored), rerun:STEP (an
-interrupted step was made ready again), undo-before-NAME (inside the undo of that payment).
+KILL_AT as in `effects`; besides it slow:N (inside the step slow), undo-before-NAME (inside the undo of that payment).
 """
 
 import asyncio
@@ -13,7 +12,6 @@ from typing import Any
 from effects import FOLDER, TEXT, Effects, a_task, act, die, effects, kill_after_recording, load_suite
 
 from agentlab.environments import base
-from agentlab.planning.journal import Journal
 from agentlab.records import ToolResult
 from agentlab.tools import tool
 
@@ -162,25 +160,10 @@ def load_more() -> base.Suite:
     return base.Suite("more", TEXT, (*tasks, *load_suite().tasks[:1]), make)
 
 
-def kill_after_changes() -> None:
-    write = Journal.changes
-
-    def changes(self: Journal, made: Any) -> None:
-        write(self, made)
-        for change in made:
-            if change.before == "interrupted" and change.after == "pending":
-                die(f"rerun:{change.step}")
-            if change.after == "retry_wait":
-                die(f"wait:{change.step}")
-
-    Journal.changes = changes  # type: ignore[method-assign]
-
-
 if __name__ == "__main__":
     sys.modules["more_effects"] = sys.modules["__main__"]
     base.SUITES["more"] = "more_effects:load_more"
     kill_after_recording()
-    kill_after_changes()
     from agentlab.cli import main
 
     main()
